@@ -1,0 +1,308 @@
+//! A gRPC client over all replicas of a backend.
+//!
+//! Replicas come from a name that is looked up again and again (a headless
+//! Service). A call goes to the less loaded of two random ones. A replica that
+//! loses a connection is left out until a health check succeeds, so no review
+//! is spent on finding out. A call that cannot have been decided is tried once
+//! more elsewhere, as far as the retry budget goes: retries are a tenth of the
+//! calls at most, lest an outage be doubled.
+
+use crate::credentials::{Credentials, CredentialsError};
+use crate::endpoint::Endpoint;
+use crate::resolve::resolve;
+use arc_swap::ArcSwap;
+use rustls::ClientConfig;
+use std::error::Error;
+use std::future::Future;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::time::Duration;
+use tokio::sync::Notify;
+use tokio::time::Instant;
+use tonic::transport::Channel;
+use tonic::{Code, Status};
+use tonic_health::pb::HealthCheckRequest;
+use tonic_health::pb::health_client::HealthClient;
+
+/// Which backend, and by what name it proves itself.
+#[derive(Clone, Debug)]
+pub struct Target {
+    /// `host:port` of the backend, or of several; a host that is a headless
+    /// Service's absolute name (`name.namespace.svc.cluster.local.`) stands for
+    /// all its replicas.
+    pub hosts: Vec<String>,
+    /// The name that its certificates must be valid for.
+    pub server_name: String,
+}
+
+/// Times of a balancer.
+#[derive(Clone, Copy, Debug)]
+pub struct BalancerOptions {
+    /// Time between look-ups; CoreDNS' own cache comes on top.
+    pub resolve: Duration,
+    /// First wait before a lost replica's health is asked; doubles up to one second.
+    pub probe: Duration,
+}
+
+impl Default for BalancerOptions {
+    fn default() -> Self {
+        Self { resolve: Duration::from_secs(5), probe: Duration::from_millis(100) }
+    }
+}
+
+/// Tenths of a retry: what each call earns, what a retry costs, and the most that
+/// can be saved up: enough for every call in flight on a replica that dies.
+const EARNED_PER_CALL: i64 = 1;
+const COST_OF_RETRY: i64 = 10;
+const MOST_SAVED: i64 = 10_000;
+
+/// A replica that answered with a failure of its own counts as this slow.
+const PENALTY: Duration = Duration::from_secs(5);
+
+/// Calls a backend's replicas.
+#[derive(Debug)]
+pub struct Balancer {
+    target: Target,
+    options: BalancerOptions,
+    tls: Arc<ClientConfig>,
+    endpoints: ArcSwap<Vec<Arc<Endpoint>>>,
+    /// Tenths of retries saved up.
+    retries: AtomicI64,
+    reached: AtomicBool,
+    reached_now: Notify,
+}
+
+impl Balancer {
+    /// A balancer without replicas yet; [`Balancer::run`] finds them.
+    ///
+    /// # Errors
+    /// When the server's name is no DNS name, or TLS cannot be configured.
+    pub fn new(
+        target: Target,
+        credentials: &Credentials,
+        options: BalancerOptions,
+    ) -> Result<Arc<Self>, CredentialsError> {
+        crate::credentials::dns_name(&target.server_name)?;
+        Ok(Arc::new(Self {
+            target,
+            options,
+            tls: credentials.client_config()?,
+            endpoints: ArcSwap::default(),
+            retries: AtomicI64::new(MOST_SAVED),
+            reached: AtomicBool::new(false),
+            reached_now: Notify::new(),
+        }))
+    }
+
+    /// Replicas known now, and how many of them answer.
+    pub fn replicas(&self) -> (usize, usize) {
+        let endpoints = self.endpoints.load();
+        (endpoints.len(), endpoints.iter().filter(|endpoint| !endpoint.is_down()).count())
+    }
+
+    /// Waits until a replica has answered once since start.
+    pub async fn reached(&self) {
+        loop {
+            let notified = self.reached_now.notified();
+            if self.reached.load(Ordering::Acquire) {
+                return;
+            }
+            notified.await;
+        }
+    }
+
+    /// Looks the replicas up, again and again, until the process ends.
+    pub async fn run(self: Arc<Self>) {
+        let mut failing = false;
+        loop {
+            match resolve(&self.target.hosts).await {
+                Ok(addresses) if !addresses.is_empty() => {
+                    failing = false;
+                    self.replace(&addresses);
+                }
+                // The last good set stays: deaths are found by calls, not by DNS.
+                Ok(_) => {}
+                Err(error) => {
+                    if !std::mem::replace(&mut failing, true) {
+                        tracing::warn!(hosts = ?self.target.hosts, %error, "failed to look up a backend");
+                    }
+                }
+            }
+            // Until there is one, look more often: a Service may be seconds old.
+            let wait = if self.endpoints.load().is_empty() { self.options.probe * 5 } else { self.options.resolve };
+            tokio::time::sleep(wait.min(self.options.resolve)).await;
+        }
+    }
+
+    fn replace(self: &Arc<Self>, addresses: &[std::net::SocketAddr]) {
+        let current = self.endpoints.load_full();
+        if current.iter().map(|endpoint| endpoint.address).eq(addresses.iter().copied()) {
+            return;
+        }
+        let mut next = Vec::with_capacity(addresses.len());
+        for address in addresses {
+            if let Some(known) = current.iter().find(|endpoint| endpoint.address == *address) {
+                next.push(known.clone());
+                continue;
+            }
+            match Endpoint::new(*address, &self.target.server_name, self.tls.clone()) {
+                Ok(endpoint) => {
+                    let endpoint = Arc::new(endpoint);
+                    // Takes no call before its first handshake, unless there is nobody else.
+                    endpoint.mark_down();
+                    tokio::spawn(self.clone().probe(endpoint.clone()));
+                    next.push(endpoint);
+                }
+                Err(error) => tracing::error!(%error, "failed to prepare a backend's endpoint"),
+            }
+        }
+        tracing::info!(backend = %self.target.server_name, replicas = ?addresses, "backend replicas");
+        self.endpoints.store(Arc::new(next));
+    }
+
+    /// Asks a replica's health until it answers or is no longer ours.
+    async fn probe(self: Arc<Self>, endpoint: Arc<Endpoint>) {
+        let mut wait = self.options.probe;
+        loop {
+            let mut request = tonic::Request::new(HealthCheckRequest::default());
+            request.set_timeout(Duration::from_secs(2));
+            let mut health = HealthClient::new(endpoint.channel.clone());
+            let answer = health.check(request);
+            let up = match tokio::time::timeout(Duration::from_secs(2), answer).await {
+                Ok(Ok(answer)) => answer.get_ref().status() == tonic_health::ServingStatus::Serving.into(),
+                // A backend of others need not have the health service; that it answers is enough.
+                Ok(Err(status)) => status.code() == Code::Unimplemented,
+                Err(_) => false,
+            };
+            if up {
+                endpoint.mark_up();
+                self.mark_reached();
+                return;
+            }
+            tokio::time::sleep(wait).await;
+            wait = (wait * 2).min(Duration::from_secs(1));
+            if !self.endpoints.load().iter().any(|known| Arc::ptr_eq(known, &endpoint)) {
+                return;
+            }
+        }
+    }
+
+    fn mark_reached(&self) {
+        if !self.reached.swap(true, Ordering::Release) {
+            self.reached_now.notify_waiters();
+        }
+    }
+
+    /// Picks the less loaded of two random replicas that answer, other than
+    /// `but`; any other when none answers.
+    fn pick(&self, but: Option<&Arc<Endpoint>>) -> Option<Arc<Endpoint>> {
+        let endpoints = self.endpoints.load();
+        let other = |endpoint: &&Arc<Endpoint>| but.is_none_or(|but| !Arc::ptr_eq(endpoint, but));
+        let up: Vec<&Arc<Endpoint>> =
+            endpoints.iter().filter(other).filter(|endpoint| !endpoint.is_down()).collect();
+        match up.as_slice() {
+            [] => {
+                let any: Vec<&Arc<Endpoint>> = endpoints.iter().filter(other).collect();
+                fastrand::choice(any).cloned()
+            }
+            [one] => Some((*one).clone()),
+            several => {
+                let first = fastrand::usize(..several.len());
+                let step = 1 + fastrand::usize(..several.len() - 1);
+                let (first, second) = (several[first], several[(first + step) % several.len()]);
+                Some(if first.load() <= second.load() { first.clone() } else { second.clone() })
+            }
+        }
+    }
+
+    /// Makes a call on one replica and, when it cannot have been decided there
+    /// and time and budget allow, once more on another.
+    ///
+    /// `make` gets the replica's channel and what is left until `deadline`, to
+    /// be sent as `grpc-timeout`.
+    ///
+    /// # Errors
+    /// The status of the last try; `DeadlineExceeded` when time is up.
+    pub async fn call<T, F, C>(self: &Arc<Self>, deadline: Instant, make: C) -> Result<T, Status>
+    where
+        C: Fn(Channel, Duration) -> F,
+        F: Future<Output = Result<T, Status>>,
+    {
+        self.earn();
+        let Some(first) = self.pick(None) else {
+            return Err(Status::unavailable("no replica of the backend is known"));
+        };
+        let status = match self.attempt(&first, deadline, &make).await {
+            Ok(answer) => return Ok(answer),
+            Err(status) => status,
+        };
+        if !undecided(&status) || Instant::now() >= deadline {
+            return Err(status);
+        }
+        // With one replica, the same again: its connection may only have been old.
+        let second = self.pick(Some(&first)).unwrap_or(first);
+        if !self.spend() {
+            return Err(status);
+        }
+        self.attempt(&second, deadline, &make).await
+    }
+
+    async fn attempt<T, F, C>(
+        self: &Arc<Self>,
+        endpoint: &Arc<Endpoint>,
+        deadline: Instant,
+        make: &C,
+    ) -> Result<T, Status>
+    where
+        C: Fn(Channel, Duration) -> F,
+        F: Future<Output = Result<T, Status>>,
+    {
+        let left = deadline.saturating_duration_since(Instant::now());
+        let in_flight = endpoint.enter();
+        let answer = tokio::time::timeout_at(deadline, make(endpoint.channel.clone(), left))
+            .await
+            .unwrap_or_else(|_| Err(Status::deadline_exceeded("the review's deadline has passed")));
+        match &answer {
+            Ok(_) => {
+                in_flight.answered();
+                if endpoint.is_down() {
+                    endpoint.mark_up();
+                }
+                self.mark_reached();
+            }
+            Err(status) if lost_connection(status) => {
+                if endpoint.mark_down() {
+                    tracing::warn!(replica = %endpoint.address, error = %status, cause = ?status.source(), "lost a backend replica");
+                    tokio::spawn(self.clone().probe(endpoint.clone()));
+                }
+            }
+            Err(_) => in_flight.penalise(PENALTY.min(left)),
+        }
+        answer
+    }
+
+    fn earn(&self) {
+        let _ = self.retries.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |saved| {
+            (saved < MOST_SAVED).then_some(saved + EARNED_PER_CALL)
+        });
+    }
+
+    fn spend(&self) -> bool {
+        let spent = self.retries.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |saved| {
+            (saved >= COST_OF_RETRY).then_some(saved - COST_OF_RETRY)
+        });
+        spent.is_ok()
+    }
+}
+
+/// A status that tonic made because the connection failed, not one that a
+/// backend sent: those have no source.
+fn lost_connection(status: &Status) -> bool {
+    status.source().is_some()
+        && matches!(status.code(), Code::Unavailable | Code::Unknown | Code::Cancelled | Code::Internal)
+}
+
+/// Whether a backend cannot have decided, so that another may be asked.
+fn undecided(status: &Status) -> bool {
+    lost_connection(status) || matches!(status.code(), Code::Unavailable | Code::ResourceExhausted)
+}

@@ -1,0 +1,31 @@
+//! How Sallyport's processes talk: TLS with hot-reloaded certificates, an
+//! HTTPS server that loses no review, a balanced gRPC client, and draining.
+//!
+//! ```text
+//! API server ──TLS──▶ https::serve ─▶ front ─▶ balance::Balancer ══mTLS══▶ listener::incoming ─▶ backend
+//!                          ▲                        ▲                            ▲
+//!                          └──────────── credentials::Credentials ───────────────┘
+//! ```
+//!
+//! The invariant: whatever happens to certificates, endpoints or connections,
+//! a review that can still be decided is decided, and none is decided twice
+//! differently, because backends have no side effects.
+
+#![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
+
+pub mod balance;
+pub mod budget;
+pub mod credentials;
+mod endpoint;
+mod guard;
+pub mod https;
+pub mod listener;
+mod resolve;
+pub mod shutdown;
+mod trust;
+
+pub use balance::{Balancer, BalancerOptions, Target};
+pub use budget::{ByteBudget, Reservation};
+pub use credentials::{CertificateStatus, Credentials, CredentialsError, Reload};
+pub use listener::{AcceptLimits, Connection, grpc_incoming};
+pub use shutdown::Shutdown;

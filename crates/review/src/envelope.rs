@@ -1,0 +1,334 @@
+//! The envelope of a review: names and user are read, objects stay raw text.
+//!
+//! `serde_json` skips raw values without recursion, so however deep an object
+//! is nested, reading its envelope costs one pass and no stack.
+
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+
+/// Versions of `AdmissionReview` that are understood, newest first.
+pub const KNOWN_VERSIONS: [ApiVersion; 2] = [ApiVersion::V1, ApiVersion::V1Beta1];
+
+/// A version of `AdmissionReview`. Both have the same shape (C-10).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ApiVersion {
+    /// `admission.k8s.io/v1`
+    V1,
+    /// `admission.k8s.io/v1beta1`
+    V1Beta1,
+}
+
+impl ApiVersion {
+    /// The text of `apiVersion`.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::V1 => "admission.k8s.io/v1",
+            Self::V1Beta1 => "admission.k8s.io/v1beta1",
+        }
+    }
+}
+
+/// Why a body is not a review that can be answered. Each message says what to do.
+#[derive(Debug, thiserror::Error)]
+pub enum EnvelopeError {
+    /// Nothing was sent.
+    #[error("the body is empty; send an AdmissionReview as JSON")]
+    Empty,
+    /// Not JSON, or not the shape of an `AdmissionReview`.
+    #[error("the body is not an AdmissionReview in JSON: {0}")]
+    Malformed(#[from] serde_json::Error),
+    /// JSON of another kind.
+    #[error("kind is {0:?}; send an AdmissionReview")]
+    Kind(String),
+    /// A version that is not understood.
+    #[error(
+        "apiVersion {0:?} is not known; known are admission.k8s.io/v1 and admission.k8s.io/v1beta1 (set admissionReviewVersions accordingly)"
+    )]
+    Version(String),
+    /// `request` is missing or null.
+    #[error("the AdmissionReview has no request")]
+    NoRequest,
+    /// The uid is missing, null or empty.
+    #[error("request.uid is missing or empty; without it no answer can be matched")]
+    NoUid,
+}
+
+/// A group, version and kind.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct GroupVersionKind<'a> {
+    /// API group; empty for core.
+    pub group: Cow<'a, str>,
+    /// API version.
+    pub version: Cow<'a, str>,
+    /// Kind.
+    pub kind: Cow<'a, str>,
+}
+
+/// A group, version and resource.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct GroupVersionResource<'a> {
+    /// API group; empty for core.
+    pub group: Cow<'a, str>,
+    /// API version.
+    pub version: Cow<'a, str>,
+    /// Resource, plural.
+    pub resource: Cow<'a, str>,
+}
+
+/// What is being done. Operations of later API versions are kept as their text (C-11).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Operation<'a> {
+    /// CREATE
+    Create,
+    /// UPDATE
+    Update,
+    /// DELETE
+    Delete,
+    /// CONNECT
+    Connect,
+    /// Anything else.
+    Other(Cow<'a, str>),
+}
+
+impl<'a> Operation<'a> {
+    fn from_text(text: Cow<'a, str>) -> Self {
+        match text.as_ref() {
+            "CREATE" => Self::Create,
+            "UPDATE" => Self::Update,
+            "DELETE" => Self::Delete,
+            "CONNECT" => Self::Connect,
+            _ => Self::Other(text),
+        }
+    }
+
+    /// The text as sent.
+    pub fn as_str(&self) -> &str {
+        match self {
+            Self::Create => "CREATE",
+            Self::Update => "UPDATE",
+            Self::Delete => "DELETE",
+            Self::Connect => "CONNECT",
+            Self::Other(text) => text,
+        }
+    }
+}
+
+/// Who asks.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct UserInfo<'a> {
+    /// Name.
+    pub username: Cow<'a, str>,
+    /// Unique id.
+    pub uid: Cow<'a, str>,
+    /// Groups.
+    pub groups: Vec<Cow<'a, str>>,
+    /// Further facts from the authenticator.
+    pub extra: BTreeMap<Cow<'a, str>, Vec<Cow<'a, str>>>,
+}
+
+/// A review as sent, borrowed from its body (C-12 lists the fields). Objects
+/// that are absent or null are `None`.
+#[derive(Clone, Debug)]
+pub struct Review<'a> {
+    /// The version to answer in.
+    pub api_version: ApiVersion,
+    /// Identifies the review; echoed as it came.
+    pub uid: Cow<'a, str>,
+    /// Kind as matched.
+    pub kind: GroupVersionKind<'a>,
+    /// Resource as matched.
+    pub resource: GroupVersionResource<'a>,
+    /// Sub-resource as matched; empty for none.
+    pub sub_resource: Cow<'a, str>,
+    /// Kind of the original request.
+    pub request_kind: Option<GroupVersionKind<'a>>,
+    /// Resource of the original request.
+    pub request_resource: Option<GroupVersionResource<'a>>,
+    /// Sub-resource of the original request; empty for none.
+    pub request_sub_resource: Cow<'a, str>,
+    /// Name; empty on CREATE with generateName.
+    pub name: Cow<'a, str>,
+    /// Namespace; empty for cluster-scoped resources.
+    pub namespace: Cow<'a, str>,
+    /// What is being done.
+    pub operation: Operation<'a>,
+    /// Who asks.
+    pub user_info: UserInfo<'a>,
+    /// The new object.
+    pub object: Option<&'a RawValue>,
+    /// The existing object.
+    pub old_object: Option<&'a RawValue>,
+    /// Options of the operation.
+    pub options: Option<&'a RawValue>,
+    /// Whether nothing will be stored.
+    pub dry_run: bool,
+}
+
+impl<'a> Review<'a> {
+    /// Reads the envelope of a review.
+    ///
+    /// # Errors
+    /// When the body is no review that can be answered; see [`EnvelopeError`].
+    pub fn parse(body: &'a [u8]) -> Result<Self, EnvelopeError> {
+        if body.iter().all(u8::is_ascii_whitespace) {
+            return Err(EnvelopeError::Empty);
+        }
+        let wire: WireReview<'a> = serde_json::from_slice(body)?;
+        if let Some(kind) = wire.kind.filter(|kind| kind.0 != "AdmissionReview") {
+            return Err(EnvelopeError::Kind(shorten(&kind.0)));
+        }
+        let version = wire.api_version.map(|text| text.0).unwrap_or_default();
+        let api_version = KNOWN_VERSIONS
+            .into_iter()
+            .find(|known| known.as_str() == version)
+            .ok_or_else(|| EnvelopeError::Version(shorten(&version)))?;
+        let request = wire.request.ok_or(EnvelopeError::NoRequest)?;
+        let uid = request.uid.filter(|uid| !uid.0.is_empty()).ok_or(EnvelopeError::NoUid)?.0;
+        Ok(Self {
+            api_version,
+            uid,
+            kind: request.kind.map(Into::into).unwrap_or_default(),
+            resource: request.resource.map(Into::into).unwrap_or_default(),
+            sub_resource: text(request.sub_resource),
+            request_kind: request.request_kind.map(Into::into),
+            request_resource: request.request_resource.map(Into::into),
+            request_sub_resource: text(request.request_sub_resource),
+            name: text(request.name),
+            namespace: text(request.namespace),
+            operation: Operation::from_text(text(request.operation)),
+            user_info: request.user_info.map(Into::into).unwrap_or_default(),
+            object: request.object,
+            old_object: request.old_object,
+            options: request.options,
+            dry_run: request.dry_run.unwrap_or_default(),
+        })
+    }
+}
+
+fn text(text: Option<Text<'_>>) -> Cow<'_, str> {
+    text.map(|text| text.0).unwrap_or_default()
+}
+
+/// Enough of a hostile value to recognise it in a message.
+fn shorten(text: &str) -> String {
+    const LONGEST: usize = 100;
+    match text.char_indices().nth(LONGEST) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text.to_owned(),
+    }
+}
+
+/// A string that borrows from the body when it has no escapes. (serde borrows a
+/// `Cow` in a field, but not inside an `Option` or a collection.)
+#[derive(Deserialize, PartialEq, Eq, PartialOrd, Ord)]
+struct Text<'a>(#[serde(borrow)] Cow<'a, str>);
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct WireReview<'a> {
+    #[serde(borrow, default)]
+    api_version: Option<Text<'a>>,
+    #[serde(borrow, default)]
+    kind: Option<Text<'a>>,
+    #[serde(borrow, default)]
+    request: Option<WireRequest<'a>>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct WireRequest<'a> {
+    #[serde(borrow, default)]
+    uid: Option<Text<'a>>,
+    #[serde(borrow, default)]
+    kind: Option<WireKind<'a>>,
+    #[serde(borrow, default)]
+    resource: Option<WireResource<'a>>,
+    #[serde(borrow, default)]
+    sub_resource: Option<Text<'a>>,
+    #[serde(borrow, default)]
+    request_kind: Option<WireKind<'a>>,
+    #[serde(borrow, default)]
+    request_resource: Option<WireResource<'a>>,
+    #[serde(borrow, default)]
+    request_sub_resource: Option<Text<'a>>,
+    #[serde(borrow, default)]
+    name: Option<Text<'a>>,
+    #[serde(borrow, default)]
+    namespace: Option<Text<'a>>,
+    #[serde(borrow, default)]
+    operation: Option<Text<'a>>,
+    #[serde(borrow, default)]
+    user_info: Option<WireUser<'a>>,
+    // serde reads `null` into an Option as None: null and absence are the same here (C-12).
+    #[serde(borrow, default)]
+    object: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    old_object: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    options: Option<&'a RawValue>,
+    #[serde(default)]
+    dry_run: Option<bool>,
+}
+
+#[derive(Deserialize)]
+struct WireKind<'a> {
+    #[serde(borrow, default)]
+    group: Option<Text<'a>>,
+    #[serde(borrow, default)]
+    version: Option<Text<'a>>,
+    #[serde(borrow, default)]
+    kind: Option<Text<'a>>,
+}
+
+impl<'a> From<WireKind<'a>> for GroupVersionKind<'a> {
+    fn from(wire: WireKind<'a>) -> Self {
+        Self { group: text(wire.group), version: text(wire.version), kind: text(wire.kind) }
+    }
+}
+
+#[derive(Deserialize)]
+struct WireResource<'a> {
+    #[serde(borrow, default)]
+    group: Option<Text<'a>>,
+    #[serde(borrow, default)]
+    version: Option<Text<'a>>,
+    #[serde(borrow, default)]
+    resource: Option<Text<'a>>,
+}
+
+impl<'a> From<WireResource<'a>> for GroupVersionResource<'a> {
+    fn from(wire: WireResource<'a>) -> Self {
+        Self { group: text(wire.group), version: text(wire.version), resource: text(wire.resource) }
+    }
+}
+
+#[derive(Deserialize)]
+struct WireUser<'a> {
+    #[serde(borrow, default)]
+    username: Option<Text<'a>>,
+    #[serde(borrow, default)]
+    uid: Option<Text<'a>>,
+    #[serde(borrow, default)]
+    groups: Option<Vec<Text<'a>>>,
+    #[serde(borrow, default)]
+    extra: Option<BTreeMap<Text<'a>, Option<Vec<Text<'a>>>>>,
+}
+
+impl<'a> From<WireUser<'a>> for UserInfo<'a> {
+    fn from(wire: WireUser<'a>) -> Self {
+        let plain = |values: Vec<Text<'a>>| values.into_iter().map(|value| value.0).collect();
+        Self {
+            username: text(wire.username),
+            uid: text(wire.uid),
+            groups: wire.groups.map(plain).unwrap_or_default(),
+            extra: wire
+                .extra
+                .unwrap_or_default()
+                .into_iter()
+                .map(|(key, values)| (key.0, values.map(plain).unwrap_or_default()))
+                .collect(),
+        }
+    }
+}

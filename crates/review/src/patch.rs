@@ -1,0 +1,385 @@
+//! Whether a JSON Patch (RFC 6902) will apply to an object.
+//!
+//! The API server answers a patch that does not apply with an internal error,
+//! whatever the failurePolicy (C-31), so a patch is tried here first. The
+//! object stays raw text: only the containers along the touched paths are
+//! expanded, one level at a time, and everything else is passed over.
+//!
+//! Stricter than RFC 6902 in one point: the whole document (path "") cannot be
+//! touched, because the library that the API server uses cannot do it.
+
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+
+/// Most operations of one patch; the API server's own bound for JSON patches.
+pub const MAX_OPERATIONS: usize = 10_000;
+
+/// Deepest path, in reference tokens, and deepest container that a patch may build.
+pub const MAX_DEPTH: usize = 256;
+
+/// Most bytes that `copy` may multiply, all operations together.
+pub const MAX_COPIED: usize = 8 << 20;
+
+/// Why a patch would not apply. Operations are counted from 0.
+#[derive(Debug, thiserror::Error)]
+pub enum PatchError {
+    /// Not an RFC 6902 array.
+    #[error("the patch is not a JSON Patch array: {0}")]
+    Malformed(#[from] serde_json::Error),
+    /// More than [`MAX_OPERATIONS`].
+    #[error("the patch has {0} operations; at most {MAX_OPERATIONS} are allowed")]
+    TooLong(usize),
+    /// There is no object to apply it to.
+    #[error("the patch has nothing to apply to: the request has no object")]
+    NoObject,
+    /// The object is not a JSON object.
+    #[error("the object is not a JSON object: {0}")]
+    NotAnObject(serde_json::Error),
+    /// One operation does not apply.
+    #[error("operation {index} ({operation} {path:?}) does not apply: {fault}")]
+    Operation {
+        /// Position in the patch.
+        index: usize,
+        /// Its `op`.
+        operation: &'static str,
+        /// Its `path`.
+        path: String,
+        /// What is wrong.
+        fault: Fault,
+    },
+}
+
+/// Why an operation does not apply.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Fault {
+    /// The path does not begin with `/` or has a bad `~`.
+    #[error("the path is not a JSON pointer below the document's root")]
+    Pointer,
+    /// The path is deeper than [`MAX_DEPTH`], or the result would be.
+    #[error("it is nested deeper than {MAX_DEPTH}")]
+    Depth,
+    /// `from` is missing or no pointer.
+    #[error("`from` is missing or not a JSON pointer below the document's root")]
+    From,
+    /// `value` is missing.
+    #[error("`value` is missing")]
+    Value,
+    /// A container on the way is missing or a scalar.
+    #[error("a parent is missing or is not an object or list")]
+    Parent,
+    /// What the path names is missing.
+    #[error("the path does not exist")]
+    Missing,
+    /// No index of this list.
+    #[error("not an index of the list")]
+    Index,
+    /// A value would be moved into itself.
+    #[error("a value cannot be moved into itself")]
+    IntoItself,
+    /// `test` failed.
+    #[error("the value differs from the one tested for")]
+    Differs,
+    /// A value tested is too deep to be compared.
+    #[error("the value cannot be compared")]
+    Incomparable,
+    /// `copy` multiplies more than [`MAX_COPIED`] bytes.
+    #[error("copies add up to more than {MAX_COPIED} bytes")]
+    Copies,
+}
+
+/// A parsed patch, borrowed from its text.
+#[derive(Debug)]
+pub struct Patch<'a> {
+    operations: Vec<Operation<'a>>,
+}
+
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Kind {
+    Add,
+    Remove,
+    Replace,
+    Move,
+    Copy,
+    Test,
+}
+
+impl Kind {
+    const fn as_str(self) -> &'static str {
+        match self {
+            Self::Add => "add",
+            Self::Remove => "remove",
+            Self::Replace => "replace",
+            Self::Move => "move",
+            Self::Copy => "copy",
+            Self::Test => "test",
+        }
+    }
+}
+
+#[derive(Debug, Deserialize)]
+struct Operation<'a> {
+    op: Kind,
+    #[serde(borrow)]
+    path: Cow<'a, str>,
+    #[serde(borrow, default)]
+    from: Option<Cow<'a, str>>,
+    // `null` is a value: a plain Option would read it as absent.
+    #[serde(borrow, default, deserialize_with = "raw")]
+    value: Option<&'a RawValue>,
+}
+
+fn raw<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<&'de RawValue>, D::Error> {
+    <&RawValue>::deserialize(deserializer).map(Some)
+}
+
+impl<'a> Patch<'a> {
+    /// Parses the JSON text of a patch.
+    ///
+    /// # Errors
+    /// When it is no array of operations, or has too many.
+    pub fn parse(text: &'a [u8]) -> Result<Self, PatchError> {
+        let operations: Vec<Operation<'a>> = serde_json::from_slice(text)?;
+        if operations.len() > MAX_OPERATIONS {
+            return Err(PatchError::TooLong(operations.len()));
+        }
+        Ok(Self { operations })
+    }
+
+    /// Whether it changes nothing: an empty array is legal (C-28).
+    pub fn is_empty(&self) -> bool {
+        self.operations.is_empty()
+    }
+
+    /// Tries the patch on an object.
+    ///
+    /// # Errors
+    /// Which operation does not apply, and why.
+    pub fn verify(&self, object: Option<&RawValue>) -> Result<(), PatchError> {
+        if self.is_empty() {
+            return Ok(());
+        }
+        let object = object.ok_or(PatchError::NoObject)?;
+        let members = serde_json::from_str(object.get()).map_err(PatchError::NotAnObject)?;
+        let mut document = Document { root: Node::object(members), copied: 0 };
+        for (index, operation) in self.operations.iter().enumerate() {
+            document.apply(operation).map_err(|fault| PatchError::Operation {
+                index,
+                operation: operation.op.as_str(),
+                path: operation.path.chars().take(200).collect(),
+                fault,
+            })?;
+        }
+        Ok(())
+    }
+}
+
+/// Part of the document: text until a path leads into it.
+#[derive(Clone, Debug)]
+enum Node<'a> {
+    Raw(&'a RawValue),
+    Object(BTreeMap<Cow<'a, str>, Node<'a>>),
+    Array(Vec<Node<'a>>),
+}
+
+#[derive(Deserialize, PartialEq, Eq, PartialOrd, Ord)]
+struct Key<'a>(#[serde(borrow)] Cow<'a, str>);
+
+/// What copying a node costs.
+#[derive(Clone, Copy, Default)]
+struct Extent {
+    bytes: usize,
+    depth: usize,
+}
+
+impl<'a> Node<'a> {
+    fn object(members: BTreeMap<Key<'a>, &'a RawValue>) -> Self {
+        Self::Object(members.into_iter().map(|(key, value)| (key.0, Self::Raw(value))).collect())
+    }
+
+    /// Makes a container's members reachable; scalars stay as they are.
+    fn expand(&mut self) {
+        let Self::Raw(raw) = self else { return };
+        let text = raw.get();
+        match text.as_bytes().first() {
+            Some(b'{') => {
+                if let Ok(members) = serde_json::from_str(text) {
+                    *self = Self::object(members);
+                }
+            }
+            Some(b'[') => {
+                if let Ok(items) = serde_json::from_str::<Vec<&RawValue>>(text) {
+                    *self = Self::Array(items.into_iter().map(Node::Raw).collect());
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn child(&mut self, token: &str) -> Option<&mut Self> {
+        self.expand();
+        match self {
+            Self::Raw(_) => None,
+            Self::Object(members) => members.get_mut(token),
+            Self::Array(items) => items.get_mut(index(token)?),
+        }
+    }
+
+    /// Recursion is bounded: no expanded container is deeper than [`MAX_DEPTH`].
+    fn extent(&self) -> Extent {
+        let under = |extent: Extent, node: &Self| {
+            let inner = node.extent();
+            Extent {
+                bytes: extent.bytes.saturating_add(inner.bytes).saturating_add(1),
+                depth: extent.depth.max(inner.depth + 1),
+            }
+        };
+        match self {
+            Self::Raw(raw) => Extent { bytes: raw.get().len(), depth: 0 },
+            Self::Object(members) => members.values().fold(Extent::default(), under),
+            Self::Array(items) => items.iter().fold(Extent::default(), under),
+        }
+    }
+
+    fn value(&self) -> Result<serde_json::Value, Fault> {
+        Ok(match self {
+            Self::Raw(raw) => serde_json::from_str(raw.get()).map_err(|_| Fault::Incomparable)?,
+            Self::Object(members) => members
+                .iter()
+                .map(|(key, node)| Ok((key.clone().into_owned(), node.value()?)))
+                .collect::<Result<serde_json::Map<_, _>, Fault>>()?
+                .into(),
+            Self::Array(items) => items.iter().map(Node::value).collect::<Result<Vec<_>, Fault>>()?.into(),
+        })
+    }
+}
+
+struct Document<'a> {
+    root: Node<'a>,
+    copied: usize,
+}
+
+impl<'a> Document<'a> {
+    fn apply(&mut self, operation: &Operation<'a>) -> Result<(), Fault> {
+        let path = pointer(&operation.path).ok_or(Fault::Pointer)?;
+        if path.len() > MAX_DEPTH {
+            return Err(Fault::Depth);
+        }
+        let value = || operation.value.map(Node::Raw).ok_or(Fault::Value);
+        let from = || operation.from.as_deref().and_then(pointer).ok_or(Fault::From);
+        match operation.op {
+            Kind::Add => self.add(&path, value()?),
+            Kind::Replace => {
+                let value = value()?;
+                *self.find(&path)? = value;
+                Ok(())
+            }
+            Kind::Remove => self.remove(&path).map(drop),
+            Kind::Test => {
+                let expected = value()?.value()?;
+                if self.find(&path)?.value()? == expected { Ok(()) } else { Err(Fault::Differs) }
+            }
+            Kind::Move => {
+                let from = from()?;
+                if from == path {
+                    return self.find(&from).map(drop);
+                }
+                if path.starts_with(&from) {
+                    return Err(Fault::IntoItself);
+                }
+                let moved = self.remove(&from)?;
+                check_depth(&path, moved.extent())?;
+                self.add(&path, moved)
+            }
+            Kind::Copy => {
+                let from = from()?;
+                let extent = self.find(&from)?.extent();
+                self.copied = self.copied.saturating_add(extent.bytes);
+                if self.copied > MAX_COPIED {
+                    return Err(Fault::Copies);
+                }
+                check_depth(&path, extent)?;
+                let copy = self.find(&from)?.clone();
+                self.add(&path, copy)
+            }
+        }
+    }
+
+    fn find(&mut self, path: &[Cow<'_, str>]) -> Result<&mut Node<'a>, Fault> {
+        let (last, parents) = path.split_last().ok_or(Fault::Pointer)?;
+        self.parent(parents)?.child(last).ok_or(Fault::Missing)
+    }
+
+    fn parent(&mut self, path: &[Cow<'_, str>]) -> Result<&mut Node<'a>, Fault> {
+        let mut node = &mut self.root;
+        for token in path {
+            node = node.child(token).ok_or(Fault::Parent)?;
+        }
+        node.expand();
+        if matches!(node, Node::Raw(_)) { Err(Fault::Parent) } else { Ok(node) }
+    }
+
+    fn add(&mut self, path: &[Cow<'_, str>], value: Node<'a>) -> Result<(), Fault> {
+        let (last, parents) = path.split_last().ok_or(Fault::Pointer)?;
+        match self.parent(parents)? {
+            Node::Object(members) => {
+                members.insert(Cow::Owned(last.clone().into_owned()), value);
+            }
+            Node::Array(items) if last == "-" => items.push(value),
+            Node::Array(items) => {
+                let at = index(last).filter(|at| *at <= items.len()).ok_or(Fault::Index)?;
+                items.insert(at, value);
+            }
+            Node::Raw(_) => return Err(Fault::Parent),
+        }
+        Ok(())
+    }
+
+    fn remove(&mut self, path: &[Cow<'_, str>]) -> Result<Node<'a>, Fault> {
+        let (last, parents) = path.split_last().ok_or(Fault::Pointer)?;
+        match self.parent(parents)? {
+            Node::Object(members) => members.remove(last.as_ref()).ok_or(Fault::Missing),
+            Node::Array(items) => {
+                let at = index(last).filter(|at| *at < items.len()).ok_or(Fault::Index)?;
+                Ok(items.remove(at))
+            }
+            Node::Raw(_) => Err(Fault::Parent),
+        }
+    }
+}
+
+fn check_depth(path: &[Cow<'_, str>], extent: Extent) -> Result<(), Fault> {
+    if path.len() + extent.depth > MAX_DEPTH { Err(Fault::Depth) } else { Ok(()) }
+}
+
+/// The tokens of a JSON pointer (RFC 6901) other than the whole document.
+fn pointer(text: &str) -> Option<Vec<Cow<'_, str>>> {
+    text.strip_prefix('/')?.split('/').map(unescape).collect()
+}
+
+fn unescape(token: &str) -> Option<Cow<'_, str>> {
+    if !token.contains('~') {
+        return Some(Cow::Borrowed(token));
+    }
+    let mut plain = String::with_capacity(token.len());
+    let mut characters = token.chars();
+    while let Some(character) = characters.next() {
+        plain.push(match character {
+            '~' => match characters.next()? {
+                '0' => '~',
+                '1' => '/',
+                _ => return None,
+            },
+            other => other,
+        });
+    }
+    Some(Cow::Owned(plain))
+}
+
+/// A list index: digits without a leading zero.
+fn index(token: &str) -> Option<usize> {
+    let digits = token.bytes().all(|byte| byte.is_ascii_digit());
+    if !digits || (token.len() > 1 && token.starts_with('0')) { None } else { token.parse().ok() }
+}

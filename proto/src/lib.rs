@@ -1,0 +1,17 @@
+//! The gRPC contract between the front and its backends, generated from
+//! `sallyport/v1alpha1/admission.proto`.
+//!
+//! This is the suite's public extension point: the .proto file is the
+//! documentation that authors of other backends read, so it is documented
+//! field by field and changes only by addition.
+
+/// `sallyport.v1alpha1`: messages, and the Mutator and Validator services.
+pub mod v1alpha1 {
+    #![allow(clippy::pedantic, missing_docs, unused_qualifications)] // generated
+    tonic::include_proto!("sallyport.v1alpha1");
+}
+
+/// Bytes that a gRPC message may have on top of the objects it carries: names,
+/// user, groups, framing. The front's body limit plus this is every hop's
+/// message limit, so that the front's limit is always the smallest (G-01).
+pub const MESSAGE_OVERHEAD: usize = 1 << 20;

@@ -1,0 +1,281 @@
+//! One review, from the body to the answer.
+
+use crate::body;
+use crate::conversion;
+use crate::deadline;
+use crate::door::{Door, Side};
+use crate::failure::Failure;
+use crate::front::State;
+use crate::metrics::Up;
+use axum::body::Body;
+use http::header::{CONTENT_TYPE, HeaderValue};
+use http::{HeaderMap, Request, Response};
+use sallyport_net::Balancer;
+use sallyport_proto::v1alpha1::mutator_client::MutatorClient;
+use sallyport_proto::v1alpha1::validator_client::ValidatorClient;
+use sallyport_proto::v1alpha1::{Operation, ReviewRequest};
+use sallyport_review::{Answer, Patch, Review, Status};
+use sallyport_telemetry::trace;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::time::Instant;
+use tonic::Code;
+use tracing::{Instrument, Span};
+
+/// Answers a request at a door.
+pub(crate) async fn answer(state: Arc<State>, door: &'static Door, request: Request<Body>) -> Response<Body> {
+    let begun = Instant::now();
+    let span = trace::server_span("review", request.headers());
+    let mut record = Record { state: &state, door, begun, operation: Operation::Unspecified, outcome: None };
+    let granted = deadline::granted(request.uri().query(), state.default_timeout);
+    let decided = decide(&state, door, request, begun + granted, &mut record).instrument(span.clone()).await;
+    let (outcome, response) = match decided {
+        Ok((outcome, body)) => {
+            let mut response = Response::new(Body::from(body));
+            response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+            (outcome, response)
+        }
+        Err(failure) => {
+            let (status, _, outcome) = failure.mapping();
+            span.in_scope(|| {
+                tracing::warn!(door = door.name, status = status.as_u16(), outcome, error = %failure, "no decision");
+            });
+            let left = (begun + granted).saturating_duration_since(Instant::now());
+            (outcome, failure.response(left))
+        }
+    };
+    span.record("outcome", outcome);
+    record.outcome = Some(outcome);
+    response
+}
+
+/// Counts a review when it ends, whether answered or given up by its sender.
+struct Record<'a> {
+    state: &'a State,
+    door: &'static Door,
+    begun: Instant,
+    operation: Operation,
+    outcome: Option<&'static str>,
+}
+
+impl Drop for Record<'_> {
+    fn drop(&mut self) {
+        let outcome = self.outcome.unwrap_or("cancelled");
+        self.state.metrics.reviewed(self.door, self.operation, outcome, self.begun.elapsed());
+    }
+}
+
+async fn decide(
+    state: &Arc<State>,
+    door: &'static Door,
+    request: Request<Body>,
+    deadline: Instant,
+    record: &mut Record<'_>,
+) -> Result<(&'static str, Vec<u8>), Failure> {
+    body::check_media_type(request.headers())?;
+    let _permit = state.permits.try_acquire().map_err(|_| Failure::Overloaded("reviews"))?;
+    let _up = Up::new(&state.metrics.reviews_in_flight);
+    let (body, _reservation) = body::read(request.into_body(), state.max_body_bytes, &state.budget).await?;
+    let review = Review::parse(&body).map_err(Failure::Envelope)?;
+    let message = conversion::request(&review, &body, door);
+    record.operation = message.operation();
+    let span = Span::current();
+    span.record("uid", review.uid.as_ref());
+    span.record("operation", review.operation.as_str());
+    span.record("resource", review.resource.resource.as_ref());
+
+    let called = call(state, door, message, deadline).await;
+    let mut answer = match called {
+        Ok(answer) => answer,
+        // The object itself is at fault: that is the user's to know, not the operator's (G-03).
+        Err(Failure::Undecided { code: Code::InvalidArgument, message, .. }) => {
+            Answer::deny(Status { code: 400, reason: "BadRequest".into(), message, causes: Vec::new() })
+        }
+        Err(failure) => {
+            log_failure(&review, door, &failure, record.begun.elapsed());
+            return Err(failure);
+        }
+    };
+    check(&mut answer, &review, door).map_err(|fault| {
+        let failure = Failure::BadAnswer { backend: door.side.backend(), fault };
+        log_failure(&review, door, &failure, record.begun.elapsed());
+        failure
+    })?;
+    let dropped = answer.clean();
+    if !dropped.is_empty() {
+        state.metrics.dropped_annotations.inc_by(dropped.len() as u64);
+        tracing::warn!(uid = %review.uid, keys = ?dropped, "dropped audit annotations with invalid keys");
+    }
+    let outcome = match (answer.allowed, answer.patch.is_empty()) {
+        (false, _) => "denied",
+        (true, false) => "patched",
+        (true, true) => "allowed",
+    };
+    log_decision(&review, door, outcome, &answer, record.begun.elapsed());
+    Ok((outcome, answer.render(review.api_version, &review.uid)))
+}
+
+/// Has a backend decide.
+async fn call(
+    state: &State,
+    door: &'static Door,
+    message: ReviewRequest,
+    deadline: Instant,
+) -> Result<Answer, Failure> {
+    let side = door.side;
+    let backend = side.backend();
+    let balancer: &Arc<Balancer> = state.backend(side).ok_or(Failure::NoBackend(backend))?;
+    let span = trace::client_span(backend);
+    let limit = state.max_message_bytes;
+    let attempt = |channel: tonic::transport::Channel, left: Duration| {
+        let request = envelop(message.clone(), &span, left);
+        async move {
+            match side {
+                Side::Mutate => {
+                    let mut client = MutatorClient::new(channel).max_decoding_message_size(limit);
+                    client.mutate(request).await.map(|answer| conversion::mutated(answer.into_inner()))
+                }
+                Side::Validate => {
+                    let mut client = ValidatorClient::new(channel).max_decoding_message_size(limit);
+                    client.validate(request).await.map(|answer| conversion::validated(answer.into_inner()))
+                }
+            }
+        }
+    };
+    let begun = Instant::now();
+    let up = Up::new(state.metrics.calls_in_flight(side));
+    let answer = balancer.call(deadline, attempt).instrument(span.clone()).await;
+    drop(up);
+    let code = answer.as_ref().map_or_else(tonic::Status::code, |_| Code::Ok);
+    state.metrics.called(side, code, begun.elapsed());
+    span.record("code", tracing::field::debug(code));
+    answer.map_err(|status| Failure::Undecided { backend, code, message: status.message().to_owned() })
+}
+
+/// The request with its deadline and trace context (G-02, G-09).
+fn envelop(message: ReviewRequest, span: &Span, left: Duration) -> tonic::Request<ReviewRequest> {
+    let mut headers = HeaderMap::new();
+    trace::inject(span, &mut headers);
+    let metadata = tonic::metadata::MetadataMap::from_headers(headers);
+    let mut request = tonic::Request::from_parts(metadata, http::Extensions::new(), message);
+    request.set_timeout(left);
+    request
+}
+
+/// Holds a backend's answer against what the API server takes (G-04).
+fn check(answer: &mut Answer, review: &Review<'_>, door: &Door) -> Result<(), String> {
+    if answer.patch.is_empty() {
+        return Ok(());
+    }
+    if door.side == Side::Validate {
+        return Err("a patch at a validating door".into()); // C-27; the message has no such field today
+    }
+    if !answer.allowed {
+        return Err("a patch together with a denial".into());
+    }
+    let patch = Patch::parse(&answer.patch).map_err(|error| error.to_string())?;
+    if patch.is_empty() {
+        answer.patch = Vec::new(); // C-28
+        return Ok(());
+    }
+    patch.verify(review.object).map_err(|error| error.to_string())
+}
+
+fn log_decision(review: &Review<'_>, door: &Door, outcome: &'static str, answer: &Answer, took: Duration) {
+    macro_rules! line {
+        ($level:ident, $($more:tt)*) => {
+            tracing::$level!(
+                uid = %review.uid,
+                door = door.name,
+                operation = review.operation.as_str(),
+                resource = %Resource(review),
+                namespace = %review.namespace,
+                name = %Name(review),
+                user = %review.user_info.username,
+                dry_run = review.dry_run,
+                outcome,
+                duration = took.as_secs_f64(),
+                $($more)*
+            )
+        };
+    }
+    match &answer.status {
+        Some(status) => line!(info, code = status.code, message_shown = %status.message, "reviewed"),
+        None if outcome == "allowed" => line!(debug, "reviewed"),
+        None => line!(info, "reviewed"),
+    }
+}
+
+fn log_failure(review: &Review<'_>, door: &Door, failure: &Failure, took: Duration) {
+    tracing::warn!(
+        uid = %review.uid,
+        door = door.name,
+        operation = review.operation.as_str(),
+        resource = %Resource(review),
+        namespace = %review.namespace,
+        name = %Name(review),
+        user = %review.user_info.username,
+        dry_run = review.dry_run,
+        error = %failure,
+        duration = took.as_secs_f64(),
+        "review failed"
+    );
+}
+
+/// `resource.group/subresource` as in audit logs.
+struct Resource<'a, 'b>(&'a Review<'b>);
+
+impl std::fmt::Display for Resource<'_, '_> {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Review { resource, sub_resource, .. } = self.0;
+        formatter.write_str(&resource.resource)?;
+        if !resource.group.is_empty() {
+            write!(formatter, ".{}", resource.group)?;
+        }
+        if !sub_resource.is_empty() {
+            write!(formatter, "/{sub_resource}")?;
+        }
+        Ok(())
+    }
+}
+
+/// The name, or what the API server will make it from.
+struct Name<'a, 'b>(&'a Review<'b>);
+
+impl std::fmt::Display for Name<'_, '_> {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        #[derive(serde::Deserialize)]
+        #[serde(rename_all = "camelCase")]
+        struct Metadata {
+            #[serde(default)]
+            generate_name: String,
+        }
+        #[derive(serde::Deserialize)]
+        struct Named {
+            metadata: Metadata,
+        }
+        if !self.0.name.is_empty() {
+            return formatter.write_str(&self.0.name);
+        }
+        let named = self.0.object.and_then(|object| serde_json::from_str::<Named>(object.get()).ok());
+        match named.map(|named| named.metadata.generate_name) {
+            Some(prefix) if !prefix.is_empty() => write!(formatter, "{prefix}*"),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// A path that is no door.
+pub(crate) fn unknown(path: &str) -> Response<Body> {
+    Failure::Path(path.chars().take(200).collect()).response(Duration::ZERO)
+}
+
+/// A door that was not knocked at with POST.
+pub(crate) fn method() -> Response<Body> {
+    Failure::Method.response(Duration::ZERO)
+}
+
+/// What is left of a handler that panicked.
+pub(crate) fn panicked() -> Response<Body> {
+    Failure::Panic.response(Duration::ZERO)
+}
