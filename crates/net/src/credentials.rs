@@ -126,6 +126,8 @@ pub struct Credentials {
     identity: Arc<Identity>,
     trust: Arc<Trust>,
     status: ArcSwap<CertificateStatus>,
+    /// What the directory held when it was loaded; where watching begins.
+    loaded: Digest,
 }
 
 impl Credentials {
@@ -136,13 +138,15 @@ impl Credentials {
     pub fn load(directory: impl Into<PathBuf>) -> Result<Arc<Self>, CredentialsError> {
         let directory = directory.into();
         let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
-        let loaded = Loaded::parse(&Files::read_settled(&directory)?, &provider)?;
+        let files = Files::read_settled(&directory)?;
+        let loaded = Loaded::parse(&files, &provider)?;
         Ok(Arc::new(Self {
             directory,
             provider,
             identity: Arc::new(Identity(ArcSwap::from_pointee(loaded.identity))),
             trust: Arc::new(Trust(ArcSwap::from_pointee(loaded.anchors))),
             status: ArcSwap::from_pointee(loaded.status),
+            loaded: files.digest(),
         }))
     }
 
@@ -157,7 +161,7 @@ impl Credentials {
     where
         F: Fn(&Reload) + Send + 'static,
     {
-        let mut seen = Files::read(&self.directory).ok();
+        let mut seen = self.loaded;
         let mut unreadable = false;
         loop {
             tokio::select! {
@@ -175,7 +179,8 @@ impl Credentials {
                 }
             };
             unreadable = false;
-            if seen.as_ref() == Some(&files) {
+            let found = files.digest();
+            if std::mem::replace(&mut seen, found) == found {
                 continue;
             }
             let outcome = match Loaded::parse(&files, &self.provider) {
@@ -188,7 +193,6 @@ impl Credentials {
                 }
                 Err(error) => Reload::Refused(error),
             };
-            seen = Some(files);
             observer(&outcome);
         }
     }
@@ -248,6 +252,9 @@ pub(crate) fn dns_name(name: &str) -> Result<ServerName<'static>, CredentialsErr
         .map_err(|source| CredentialsError::Name { name: name.to_owned(), source })
 }
 
+/// SHA-256 of the three files.
+type Digest = [u8; aws_lc_rs::digest::SHA256_OUTPUT_LEN];
+
 /// The bytes of the three files.
 #[derive(PartialEq, Eq)]
 struct Files {
@@ -277,6 +284,18 @@ impl Files {
             if bytes.len() as u64 > MAX_FILE { Err(CredentialsError::TooLarge { path }) } else { Ok(bytes) }
         };
         Ok(Self { certificate: read(CERTIFICATE)?, key: read(KEY)?, bundle: read(BUNDLE)? })
+    }
+
+    /// Of the lengths too, so that no byte can move from one file to the next unseen.
+    fn digest(&self) -> Digest {
+        let mut context = aws_lc_rs::digest::Context::new(&aws_lc_rs::digest::SHA256);
+        for file in [&self.certificate, &self.key, &self.bundle] {
+            context.update(&file.len().to_le_bytes());
+            context.update(file);
+        }
+        let mut digest = Digest::default();
+        digest.copy_from_slice(context.finish().as_ref());
+        digest
     }
 }
 

@@ -55,9 +55,10 @@ pub(crate) struct Guard<S> {
 
 impl<S> Guard<S> {
     pub(crate) fn new(stream: S, phase: Phase, patience: Patience) -> Self {
-        // A connection that has just been opened owes a request at once.
-        let timer = Box::pin(tokio::time::sleep(patience.head));
-        Self { stream, phase, patience, timed: HEAD, timer }
+        // A connection without a request yet is idle like any other: the API server's pool
+        // also keeps connections that it opened and did not need after all.
+        let timer = Box::pin(tokio::time::sleep(patience.idle));
+        Self { stream, phase, patience, timed: IDLE, timer }
     }
 
     fn set_timer(&mut self, phase: u8, limit: Duration) {
@@ -71,7 +72,8 @@ impl<S> Guard<S> {
             self.timed = BUSY;
             return false;
         }
-        if self.timed == BUSY {
+        // Not only after BUSY: an answer that is ready at once leads from a head straight to idleness.
+        if phase == IDLE && self.timed != IDLE {
             self.set_timer(IDLE, self.patience.idle);
         }
         self.timer.as_mut().poll(context).is_ready()
@@ -95,7 +97,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Guard<S> {
         }
         let read = buffer.filled().len() > before;
         let begun = self.phase.0.compare_exchange(IDLE, HEAD, Ordering::Relaxed, Ordering::Relaxed);
-        if read && begun.is_ok() && self.timed != HEAD {
+        if read && begun.is_ok() {
             let head = self.patience.head;
             self.set_timer(HEAD, head);
         } else if !read && begun.is_ok() {

@@ -13,7 +13,7 @@ use crate::certificate::{Certificate, CertificateError};
 use crate::key_pair::{KeyPair, public_key};
 use crate::leaf::LeafRequest;
 
-const DAY: Duration = Duration::from_hours(24);
+const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 /// How long an authority lives if nothing else is said.
 pub const AUTHORITY_LIFE: Duration = DAY.saturating_mul(365);
 /// How long a leaf lives if nothing else is said: a rotator that cannot run leaves a month to notice.
@@ -21,7 +21,7 @@ pub const LEAF_LIFE: Duration = DAY.saturating_mul(90);
 /// The longest life that is accepted for anything.
 pub const MAX_LIFE: Duration = DAY.saturating_mul(36_500);
 /// How far `notBefore` lies in the past, for clocks that are behind.
-pub const BACKDATE: Duration = Duration::from_mins(10);
+pub const BACKDATE: Duration = Duration::from_secs(10 * 60);
 /// The common name of every authority that is made here. Key identifiers tell them apart.
 const SUBJECT: &str = "Sallyport CA";
 
@@ -117,8 +117,11 @@ impl Authority {
             return Err(IssueError::KeyMismatch);
         }
         let key = rcgen::KeyPair::from_pem(&pair.key_pem).map_err(|_| IssueError::KeyMismatch)?;
-        let algorithm =
-            if key.is_compatible(&rcgen::PKCS_RSA_SHA256) { Algorithm::Rsa2048 } else { Algorithm::EcdsaP256 };
+        let algorithm = if key.is_compatible(&rcgen::PKCS_RSA_SHA256) {
+            Algorithm::Rsa2048
+        } else {
+            Algorithm::EcdsaP256
+        };
         let issuer =
             Issuer::from_ca_cert_der(certificate.der(), key).map_err(|_| IssueError::NotAuthority)?;
         Ok(Self { certificate, key_pem: pair.key_pem.clone(), algorithm, issuer })

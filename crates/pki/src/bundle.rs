@@ -73,9 +73,7 @@ impl Bundle {
     /// SHA-256 of the PEM text, in lower-case hexadecimal: two processes with the same fingerprint trust the
     /// same authorities in the same order.
     pub fn fingerprint(&self) -> String {
-        hexadecimal(
-            aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, self.to_pem().as_bytes()).as_ref(),
-        )
+        hexadecimal(aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, self.to_pem().as_bytes()).as_ref())
     }
 
     /// Trust anchors of the authorities that are valid at `now`.

@@ -280,7 +280,10 @@ mod tests {
             (b" \n\t", CertificateError::Empty),
             (b"hello", CertificateError::NotPem),
             (b"-----BEGIN CERTIFICATE-----\n!!!!\n-----END CERTIFICATE-----\n", CertificateError::NotPem),
-            (b"-----BEGIN CERTIFICATE-----\naGVsbG8=\n-----END CERTIFICATE-----\n", CertificateError::NotX509),
+            (
+                b"-----BEGIN CERTIFICATE-----\naGVsbG8=\n-----END CERTIFICATE-----\n",
+                CertificateError::NotX509,
+            ),
         ];
         for (text, wanted) in rows {
             assert_eq!(Certificate::from_pem(text).unwrap_err(), wanted, "{text:?}");

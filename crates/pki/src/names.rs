@@ -292,16 +292,24 @@ mod tests {
     fn errors_name_the_field_and_the_rule() {
         assert_eq!(dns_label("namespace", "").unwrap_err().to_string(), "namespace must not be empty");
         let text = dns_label("service name", "My_Svc").unwrap_err().to_string();
-        assert!(text.contains("service name") && text.contains("My_Svc") && text.contains("DNS-1123"), "{text}");
+        assert!(
+            text.contains("service name") && text.contains("My_Svc") && text.contains("DNS-1123"),
+            "{text}"
+        );
         let text = dns_label("service name", &"x".repeat(70)).unwrap_err().to_string();
         assert!(text.contains("at most 63"), "{text}");
     }
 
     #[test]
     fn subdomains_are_labels_joined_with_dots() {
-        for (value, good) in
-            [("cluster.local", true), ("a", true), ("a..b", false), (".a", false), ("a.", false), ("a.B", false)]
-        {
+        for (value, good) in [
+            ("cluster.local", true),
+            ("a", true),
+            ("a..b", false),
+            (".a", false),
+            ("a.", false),
+            ("a.B", false),
+        ] {
             assert_eq!(dns_subdomain("cluster domain", value).is_ok(), good, "{value:?}");
         }
     }

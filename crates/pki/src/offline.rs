@@ -130,11 +130,7 @@ pub fn write(options: &Options, now: SystemTime) -> Result<Report, OfflineError>
     })
 }
 
-fn authority(
-    options: &Options,
-    there: &Stored,
-    now: SystemTime,
-) -> Result<(Authority, bool), OfflineError> {
+fn authority(options: &Options, there: &Stored, now: SystemTime) -> Result<(Authority, bool), OfflineError> {
     let text = |key: &str| {
         there.0.get(key).map(|bytes| String::from_utf8_lossy(bytes).into_owned()).unwrap_or_default()
     };

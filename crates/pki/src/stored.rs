@@ -41,11 +41,7 @@ impl Identity {
         };
         Self {
             pair: KeyPair { certificate_pem: text(CERTIFICATE), key_pem: text(PRIVATE_KEY) },
-            bundle: stored
-                .0
-                .get(TRUST)
-                .and_then(|pem| Bundle::from_pem(pem).ok())
-                .unwrap_or_default(),
+            bundle: stored.0.get(TRUST).and_then(|pem| Bundle::from_pem(pem).ok()).unwrap_or_default(),
         }
     }
 
@@ -66,7 +62,9 @@ mod tests {
     fn unknown_keys_survive_and_absent_ones_read_as_empty_r_01() {
         let mut stored = Stored(BTreeMap::from([("mine".to_owned(), b"kept".to_vec())]));
         let empty = Identity::from_stored(&stored);
-        assert!(empty.pair.certificate_pem.is_empty() && empty.pair.key_pem.is_empty() && empty.bundle.is_empty());
+        assert!(
+            empty.pair.certificate_pem.is_empty() && empty.pair.key_pem.is_empty() && empty.bundle.is_empty()
+        );
         let identity = Identity {
             pair: KeyPair { certificate_pem: "c".into(), key_pem: "k".into() },
             bundle: Bundle::empty(),

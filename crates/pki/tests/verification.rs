@@ -10,10 +10,10 @@ use sallyport_pki::{
     Algorithm, Authority, Bundle, Certificate, Defect, KeyPair, LeafRequest, Renewal, ServiceName, check,
 };
 
-const HOUR: Duration = Duration::from_hours(1);
+const HOUR: Duration = Duration::from_secs(3600);
 
 fn now() -> SystemTime {
-    SystemTime::UNIX_EPOCH + Duration::from_hours(490_000)
+    SystemTime::UNIX_EPOCH + HOUR * 490_000
 }
 
 fn service(name: &str) -> LeafRequest {
@@ -122,6 +122,19 @@ fn an_authoritys_defects_r_03() {
 }
 
 #[test]
+fn the_backdate_is_not_counted_as_life_r_03() {
+    let authority = authority();
+    let wanted = service("hook");
+    let pair = authority.issue(&wanted, now(), Duration::from_secs(20)).unwrap();
+    let at = |seconds| {
+        let now = now() + Duration::from_secs(seconds);
+        check::leaf(&pair, &bundle(&[&authority]), &wanted, now, Renewal::TwoThirds)
+    };
+    assert!(at(0).is_ok() && at(11).is_ok());
+    assert_eq!(at(14).unwrap_err(), Defect::Due);
+}
+
+#[test]
 fn look_ahead_can_be_given_as_a_duration_r_03() {
     let authority = authority();
     let wanted = service("hook");
@@ -174,9 +187,8 @@ fn authorities_of_one_subject_are_told_apart_r_02() {
     assert_ne!(old.certificate().subject_key_id(), new.certificate().subject_key_id());
     let wanted = service("hook");
     let by = |authority: &Authority| authority.issue(&wanted, now(), LEAF_LIFE).unwrap();
-    let verifies = |pair: &KeyPair, trust: &Bundle| {
-        check::leaf(pair, trust, &wanted, now(), Renewal::TwoThirds).is_ok()
-    };
+    let verifies =
+        |pair: &KeyPair, trust: &Bundle| check::leaf(pair, trust, &wanted, now(), Renewal::TwoThirds).is_ok();
     let both = bundle(&[&old, &new]);
     assert!(verifies(&by(&old), &both) && verifies(&by(&new), &both));
     assert!(!verifies(&by(&old), &bundle(&[&new])) && !verifies(&by(&new), &bundle(&[&old])));

@@ -3,6 +3,7 @@
 //! `serde_json` skips raw values without recursion, so however deep an object
 //! is nested, reading its envelope costs one pass and no stack.
 
+use crate::object::{Object, fault, shorten};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use std::borrow::Cow;
@@ -37,7 +38,7 @@ pub enum EnvelopeError {
     #[error("the body is empty; send an AdmissionReview as JSON")]
     Empty,
     /// Not JSON, or not the shape of an `AdmissionReview`.
-    #[error("the body is not an AdmissionReview in JSON: {0}")]
+    #[error("the body is not an AdmissionReview in JSON: {}", fault(.0))]
     Malformed(#[from] serde_json::Error),
     /// JSON of another kind.
     #[error("kind is {0:?}; send an AdmissionReview")]
@@ -175,30 +176,31 @@ impl<'a> Review<'a> {
         if body.iter().all(u8::is_ascii_whitespace) {
             return Err(EnvelopeError::Empty);
         }
-        let wire: WireReview<'a> = serde_json::from_slice(body)?;
-        if let Some(kind) = wire.kind.filter(|kind| kind.0 != "AdmissionReview") {
-            return Err(EnvelopeError::Kind(shorten(&kind.0)));
+        let Object(wire): Object<WireReview<'a>> = serde_json::from_slice(body)?;
+        let kind = text(wire.kind);
+        if kind != "AdmissionReview" {
+            return Err(EnvelopeError::Kind(shorten(&kind)));
         }
-        let version = wire.api_version.map(|text| text.0).unwrap_or_default();
+        let version = text(wire.api_version);
         let api_version = KNOWN_VERSIONS
             .into_iter()
             .find(|known| known.as_str() == version)
             .ok_or_else(|| EnvelopeError::Version(shorten(&version)))?;
-        let request = wire.request.ok_or(EnvelopeError::NoRequest)?;
+        let Object(request) = wire.request.ok_or(EnvelopeError::NoRequest)?;
         let uid = request.uid.filter(|uid| !uid.0.is_empty()).ok_or(EnvelopeError::NoUid)?.0;
         Ok(Self {
             api_version,
             uid,
-            kind: request.kind.map(Into::into).unwrap_or_default(),
-            resource: request.resource.map(Into::into).unwrap_or_default(),
+            kind: request.kind.map(|Object(wire)| wire.into()).unwrap_or_default(),
+            resource: request.resource.map(|Object(wire)| wire.into()).unwrap_or_default(),
             sub_resource: text(request.sub_resource),
-            request_kind: request.request_kind.map(Into::into),
-            request_resource: request.request_resource.map(Into::into),
+            request_kind: request.request_kind.map(|Object(wire)| wire.into()),
+            request_resource: request.request_resource.map(|Object(wire)| wire.into()),
             request_sub_resource: text(request.request_sub_resource),
             name: text(request.name),
             namespace: text(request.namespace),
             operation: Operation::from_text(text(request.operation)),
-            user_info: request.user_info.map(Into::into).unwrap_or_default(),
+            user_info: request.user_info.map(|Object(wire)| wire.into()).unwrap_or_default(),
             object: request.object,
             old_object: request.old_object,
             options: request.options,
@@ -209,15 +211,6 @@ impl<'a> Review<'a> {
 
 fn text(text: Option<Text<'_>>) -> Cow<'_, str> {
     text.map(|text| text.0).unwrap_or_default()
-}
-
-/// Enough of a hostile value to recognise it in a message.
-fn shorten(text: &str) -> String {
-    const LONGEST: usize = 100;
-    match text.char_indices().nth(LONGEST) {
-        Some((end, _)) => format!("{}…", &text[..end]),
-        None => text.to_owned(),
-    }
 }
 
 /// A string that borrows from the body when it has no escapes. (serde borrows a
@@ -233,7 +226,7 @@ struct WireReview<'a> {
     #[serde(borrow, default)]
     kind: Option<Text<'a>>,
     #[serde(borrow, default)]
-    request: Option<WireRequest<'a>>,
+    request: Option<Object<WireRequest<'a>>>,
 }
 
 #[derive(Deserialize)]
@@ -242,15 +235,15 @@ struct WireRequest<'a> {
     #[serde(borrow, default)]
     uid: Option<Text<'a>>,
     #[serde(borrow, default)]
-    kind: Option<WireKind<'a>>,
+    kind: Option<Object<WireKind<'a>>>,
     #[serde(borrow, default)]
-    resource: Option<WireResource<'a>>,
+    resource: Option<Object<WireResource<'a>>>,
     #[serde(borrow, default)]
     sub_resource: Option<Text<'a>>,
     #[serde(borrow, default)]
-    request_kind: Option<WireKind<'a>>,
+    request_kind: Option<Object<WireKind<'a>>>,
     #[serde(borrow, default)]
-    request_resource: Option<WireResource<'a>>,
+    request_resource: Option<Object<WireResource<'a>>>,
     #[serde(borrow, default)]
     request_sub_resource: Option<Text<'a>>,
     #[serde(borrow, default)]
@@ -260,7 +253,7 @@ struct WireRequest<'a> {
     #[serde(borrow, default)]
     operation: Option<Text<'a>>,
     #[serde(borrow, default)]
-    user_info: Option<WireUser<'a>>,
+    user_info: Option<Object<WireUser<'a>>>,
     // serde reads `null` into an Option as None: null and absence are the same here (C-12).
     #[serde(borrow, default)]
     object: Option<&'a RawValue>,

@@ -16,6 +16,7 @@
 pub mod annotations;
 pub mod answer;
 pub mod envelope;
+mod object;
 pub mod patch;
 pub mod warnings;
 

@@ -8,6 +8,7 @@
 //! Stricter than RFC 6902 in one point: the whole document (path "") cannot be
 //! touched, because the library that the API server uses cannot do it.
 
+use crate::object::{Object, fault};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use std::borrow::Cow;
@@ -22,11 +23,18 @@ pub const MAX_DEPTH: usize = 256;
 /// Most bytes that `copy` may multiply, all operations together.
 pub const MAX_COPIED: usize = 8 << 20;
 
+/// Most work that a patch may cost, in bytes read or moved: a tenth of a second or so. Ten thousand honest
+/// operations on the largest object stay far below; ten thousand inserts before a million items do not.
+pub const MAX_WORK: usize = 256 << 20;
+
+/// What moving one item of a list along costs, in bytes.
+const ITEM: usize = size_of::<Node<'_>>();
+
 /// Why a patch would not apply. Operations are counted from 0.
 #[derive(Debug, thiserror::Error)]
 pub enum PatchError {
     /// Not an RFC 6902 array.
-    #[error("the patch is not a JSON Patch array: {0}")]
+    #[error("the patch is not a JSON Patch array: {}", fault(.0))]
     Malformed(#[from] serde_json::Error),
     /// More than [`MAX_OPERATIONS`].
     #[error("the patch has {0} operations; at most {MAX_OPERATIONS} are allowed")]
@@ -35,7 +43,7 @@ pub enum PatchError {
     #[error("the patch has nothing to apply to: the request has no object")]
     NoObject,
     /// The object is not a JSON object.
-    #[error("the object is not a JSON object: {0}")]
+    #[error("the object is not a JSON object: {}", fault(.0))]
     NotAnObject(serde_json::Error),
     /// One operation does not apply.
     #[error("operation {index} ({operation} {path:?}) does not apply: {fault}")]
@@ -87,6 +95,9 @@ pub enum Fault {
     /// `copy` multiplies more than [`MAX_COPIED`] bytes.
     #[error("copies add up to more than {MAX_COPIED} bytes")]
     Copies,
+    /// Trying the patch costs more than [`MAX_WORK`].
+    #[error("trying the patch would take too much work")]
+    Work,
 }
 
 /// A parsed patch, borrowed from its text.
@@ -141,11 +152,11 @@ impl<'a> Patch<'a> {
     /// # Errors
     /// When it is no array of operations, or has too many.
     pub fn parse(text: &'a [u8]) -> Result<Self, PatchError> {
-        let operations: Vec<Operation<'a>> = serde_json::from_slice(text)?;
+        let operations: Vec<Object<Operation<'a>>> = serde_json::from_slice(text)?;
         if operations.len() > MAX_OPERATIONS {
             return Err(PatchError::TooLong(operations.len()));
         }
-        Ok(Self { operations })
+        Ok(Self { operations: operations.into_iter().map(|Object(operation)| operation).collect() })
     }
 
     /// Whether it changes nothing: an empty array is legal (C-28).
@@ -163,7 +174,7 @@ impl<'a> Patch<'a> {
         }
         let object = object.ok_or(PatchError::NoObject)?;
         let members = serde_json::from_str(object.get()).map_err(PatchError::NotAnObject)?;
-        let mut document = Document { root: Node::object(members), copied: 0 };
+        let mut document = Document { root: Node::object(members), copied: 0, work: Work(object.get().len()) };
         for (index, operation) in self.operations.iter().enumerate() {
             document.apply(operation).map_err(|fault| PatchError::Operation {
                 index,
@@ -200,9 +211,10 @@ impl<'a> Node<'a> {
     }
 
     /// Makes a container's members reachable; scalars stay as they are.
-    fn expand(&mut self) {
-        let Self::Raw(raw) = self else { return };
+    fn expand(&mut self, work: &mut Work) -> Result<(), Fault> {
+        let Self::Raw(raw) = self else { return Ok(()) };
         let text = raw.get();
+        work.spend(text.len())?;
         match text.as_bytes().first() {
             Some(b'{') => {
                 if let Ok(members) = serde_json::from_str(text) {
@@ -216,15 +228,16 @@ impl<'a> Node<'a> {
             }
             _ => {}
         }
+        Ok(())
     }
 
-    fn child(&mut self, token: &str) -> Option<&mut Self> {
-        self.expand();
-        match self {
+    fn child(&mut self, token: &str, work: &mut Work) -> Result<Option<&mut Self>, Fault> {
+        self.expand(work)?;
+        Ok(match self {
             Self::Raw(_) => None,
             Self::Object(members) => members.get_mut(token),
-            Self::Array(items) => items.get_mut(index(token)?),
-        }
+            Self::Array(items) => index(token).and_then(|at| items.get_mut(at)),
+        })
     }
 
     /// Recursion is bounded: no expanded container is deeper than [`MAX_DEPTH`].
@@ -256,9 +269,20 @@ impl<'a> Node<'a> {
     }
 }
 
+/// The work done so far, in bytes; bounded by [`MAX_WORK`].
+struct Work(usize);
+
+impl Work {
+    fn spend(&mut self, bytes: usize) -> Result<(), Fault> {
+        self.0 = self.0.saturating_add(bytes);
+        if self.0 > MAX_WORK { Err(Fault::Work) } else { Ok(()) }
+    }
+}
+
 struct Document<'a> {
     root: Node<'a>,
     copied: usize,
+    work: Work,
 }
 
 impl<'a> Document<'a> {
@@ -278,8 +302,11 @@ impl<'a> Document<'a> {
             }
             Kind::Remove => self.remove(&path).map(drop),
             Kind::Test => {
-                let expected = value()?.value()?;
-                if self.find(&path)?.value()? == expected { Ok(()) } else { Err(Fault::Differs) }
+                let expected = value()?;
+                // Both are read whole, so both are paid for first.
+                let bytes = expected.extent().bytes.saturating_add(self.find(&path)?.extent().bytes);
+                self.work.spend(bytes)?;
+                if self.find(&path)?.value()? == expected.value()? { Ok(()) } else { Err(Fault::Differs) }
             }
             Kind::Move => {
                 let from = from()?;
@@ -290,7 +317,9 @@ impl<'a> Document<'a> {
                     return Err(Fault::IntoItself);
                 }
                 let moved = self.remove(&from)?;
-                check_depth(&path, moved.extent())?;
+                let extent = moved.extent();
+                self.work.spend(extent.bytes)?;
+                check_depth(&path, extent)?;
                 self.add(&path, moved)
             }
             Kind::Copy => {
@@ -309,27 +338,31 @@ impl<'a> Document<'a> {
 
     fn find(&mut self, path: &[Cow<'_, str>]) -> Result<&mut Node<'a>, Fault> {
         let (last, parents) = path.split_last().ok_or(Fault::Pointer)?;
-        self.parent(parents)?.child(last).ok_or(Fault::Missing)
+        let (parent, work) = self.parent(parents)?;
+        parent.child(last, work)?.ok_or(Fault::Missing)
     }
 
-    fn parent(&mut self, path: &[Cow<'_, str>]) -> Result<&mut Node<'a>, Fault> {
-        let mut node = &mut self.root;
+    /// The container at `path`, expanded, and the account for what is done to it.
+    fn parent(&mut self, path: &[Cow<'_, str>]) -> Result<(&mut Node<'a>, &mut Work), Fault> {
+        let (mut node, work) = (&mut self.root, &mut self.work);
         for token in path {
-            node = node.child(token).ok_or(Fault::Parent)?;
+            node = node.child(token, work)?.ok_or(Fault::Parent)?;
         }
-        node.expand();
-        if matches!(node, Node::Raw(_)) { Err(Fault::Parent) } else { Ok(node) }
+        node.expand(work)?;
+        if matches!(node, Node::Raw(_)) { Err(Fault::Parent) } else { Ok((node, work)) }
     }
 
     fn add(&mut self, path: &[Cow<'_, str>], value: Node<'a>) -> Result<(), Fault> {
         let (last, parents) = path.split_last().ok_or(Fault::Pointer)?;
-        match self.parent(parents)? {
+        let (parent, work) = self.parent(parents)?;
+        match parent {
             Node::Object(members) => {
                 members.insert(Cow::Owned(last.clone().into_owned()), value);
             }
             Node::Array(items) if last == "-" => items.push(value),
             Node::Array(items) => {
                 let at = index(last).filter(|at| *at <= items.len()).ok_or(Fault::Index)?;
+                work.spend((items.len() - at).saturating_mul(ITEM))?;
                 items.insert(at, value);
             }
             Node::Raw(_) => return Err(Fault::Parent),
@@ -339,10 +372,12 @@ impl<'a> Document<'a> {
 
     fn remove(&mut self, path: &[Cow<'_, str>]) -> Result<Node<'a>, Fault> {
         let (last, parents) = path.split_last().ok_or(Fault::Pointer)?;
-        match self.parent(parents)? {
+        let (parent, work) = self.parent(parents)?;
+        match parent {
             Node::Object(members) => members.remove(last.as_ref()).ok_or(Fault::Missing),
             Node::Array(items) => {
                 let at = index(last).filter(|at| *at < items.len()).ok_or(Fault::Index)?;
+                work.spend((items.len() - at).saturating_mul(ITEM))?;
                 Ok(items.remove(at))
             }
             Node::Raw(_) => Err(Fault::Parent),

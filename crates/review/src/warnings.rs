@@ -2,6 +2,7 @@
 //! text without a word, and cuts what is too long in an odd place.
 
 use std::borrow::Cow;
+use std::collections::HashSet;
 
 /// Longest single warning in characters; the API server may cut what is longer.
 pub const LONGEST: usize = 256;
@@ -17,11 +18,12 @@ const NOTE: usize = 64;
 /// had to be left out is counted in a last line.
 pub fn clean<S: AsRef<str>>(warnings: impl IntoIterator<Item = S>) -> Vec<String> {
     let mut kept: Vec<String> = Vec::new();
+    let mut seen: HashSet<String> = HashSet::new();
     let (mut total, mut left_out) = (0, 0_usize);
     for warning in warnings {
         let line = shorten(&plain(warning.as_ref()));
         let length = line.chars().count();
-        if length == 0 || kept.contains(&line) {
+        if length == 0 || seen.contains(&line) {
             continue;
         }
         if total + length > TOTAL - NOTE {
@@ -29,6 +31,7 @@ pub fn clean<S: AsRef<str>>(warnings: impl IntoIterator<Item = S>) -> Vec<String
             continue;
         }
         total += length;
+        seen.insert(line.clone());
         kept.push(line);
     }
     if left_out > 0 {

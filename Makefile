@@ -1,0 +1,39 @@
+# Each recipe is one step of .ci/run, to be run by hand just the same.
+# Needs Rust, Go, a C compiler, make and git; everything else is set up here.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+
+# Third-party conformance data that some tests read; see tests/README.md.
+export SALLYPORT_CORPORA ?= $(abspath ../shared/corpora)
+
+help: ## Say what there is
+	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+demo: ## Build, run the four services on loopback, send the sample pods through
+	cargo build --locked --release --bins
+	tests/demo
+
+test: tools ## All tests below the cluster tier, against a real kube-apiserver
+	cargo build --locked --workspace --bins
+	SALLYPORT_TESTBED_BIN="$$(tests/testbed/tools | tail -n 1)" cargo test --locked --workspace --no-fail-fast
+
+tools: ## Build kube-apiserver, etcd and kubectl from pinned Go modules, once
+	@tests/testbed/tools > /dev/null
+
+lint: ## Formatting, clippy, the direction of dependencies, scripts, licences
+	cargo fmt --all --check
+	cargo clippy --locked --workspace --all-targets -- -D warnings
+	tests/house
+	if command -v cargo-deny > /dev/null; then cargo deny check bans licenses sources; \
+	else echo "cargo-deny is not installed: licences and bans are not checked (cargo install cargo-deny)"; fi
+
+bench: ## Load the path with the dist profile and print the figures
+	cargo build --locked --profile dist --bins
+	cargo run --locked --profile dist -p sallyport-tests --bin bench -- target/dist
+
+clean: ## Remove what was built here
+	cargo clean
+
+.PHONY: help demo test tools lint bench clean

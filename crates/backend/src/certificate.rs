@@ -1,0 +1,91 @@
+//! What the process shows of its certificates, and what it says when they change.
+
+use std::sync::Arc;
+
+use prometheus::{IntCounter, IntGauge, IntGaugeVec, Opts, Registry};
+use sallyport_net::{CertificateStatus, Credentials, Reload};
+use sallyport_telemetry::Admin;
+use serde::Serialize;
+
+/// Path of the page with the certificate and the bundle in use: what a prober of
+/// TLS cannot see, and the rotator must know before it drops a CA.
+const PAGE: &str = "/tls";
+
+/// Metrics of the certificate.
+#[derive(Clone, Debug)]
+pub(crate) struct CertificateMeters {
+    not_after: IntGauge,
+    errors: IntCounter,
+}
+
+impl CertificateMeters {
+    /// Makes and registers the metrics.
+    pub(crate) fn register(registry: &Registry, service: &str) -> prometheus::Result<Self> {
+        let not_after = Opts::new(
+            "sallyport_certificate_not_after_timestamp_seconds",
+            "End of the validity of a certificate in use, in seconds since the epoch.",
+        );
+        let not_after = IntGaugeVec::new(not_after, &["certificate"])?;
+        let errors = IntCounter::new(
+            "sallyport_tls_reload_errors_total",
+            "New certificate files that could not be used; the last good ones stay.",
+        )?;
+        registry.register(Box::new(not_after.clone()))?;
+        registry.register(Box::new(errors.clone()))?;
+        Ok(Self { not_after: not_after.with_label_values(&[service]), errors })
+    }
+
+    /// Shows the certificate in use.
+    pub(crate) fn show(&self, status: &CertificateStatus) {
+        self.not_after.set(status.not_after);
+    }
+
+    /// Says what a look at the files found.
+    pub(crate) fn observe(&self, reload: &Reload) {
+        match reload {
+            Reload::Replaced(status) => {
+                self.show(status);
+                tracing::info!(serial = status.serial, not_after = status.not_after, "certificates replaced");
+            }
+            Reload::Refused(error) => {
+                self.errors.inc();
+                tracing::error!(
+                    error = error as &dyn std::error::Error,
+                    "new certificate files cannot be used, the last good ones stay"
+                );
+            }
+        }
+    }
+}
+
+/// Adds the page to the admin endpoint.
+pub(crate) fn add_page(admin: &mut Admin, credentials: Arc<Credentials>) {
+    admin.page(PAGE, move || page(&credentials.status()));
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Page<'a> {
+    serial: &'a str,
+    not_after: i64,
+    bundle_sha256: &'a str,
+}
+
+fn page(status: &CertificateStatus) -> String {
+    let page =
+        Page { serial: &status.serial, not_after: status.not_after, bundle_sha256: &status.bundle_sha256 };
+    serde_json::to_string(&page).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::page;
+    use sallyport_net::CertificateStatus;
+
+    #[test]
+    fn the_page_tells_leaf_and_bundle() {
+        let status =
+            CertificateStatus { serial: "0a".to_owned(), not_after: 7, bundle_sha256: "ff".to_owned() };
+        assert_eq!(page(&status), r#"{"serial":"0a","notAfter":7,"bundleSha256":"ff"}"#);
+    }
+}

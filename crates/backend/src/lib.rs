@@ -1,0 +1,34 @@
+//! What the mutator and the validator share: policies that are kept current,
+//! and a gRPC server that answers reviews with them.
+//!
+//! ```text
+//! sources::watch ─▶ Policies (compiled aside, swapped in one step)
+//!                       │
+//! mutual TLS ─▶ Gate ─▶ Reviewer ─▶ Outcome ─▶ the service's own answer
+//!           (places,   (deadline, trace,
+//!            bytes)     log, metrics)
+//! ```
+//!
+//! The invariant: a request is evaluated against one set of policies from
+//! beginning to end, and whatever keeps it from being evaluated (load, time, a
+//! panic) is a gRPC status and never a decision.
+
+#![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
+
+pub mod answer;
+mod arguments;
+mod certificate;
+mod engine;
+mod fault;
+mod gate;
+mod meters;
+mod policies;
+mod question;
+mod reviewer;
+mod server;
+
+pub use arguments::{BackendArgs, Config};
+pub use engine::PolicySet;
+pub use gate::Gated;
+pub use reviewer::Reviewer;
+pub use server::{Backend, BackendError};

@@ -1,0 +1,178 @@
+//! A review's way through the backend.
+
+use std::borrow::Cow;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::time::Instant;
+
+use sallyport_policy::{Outcome, ResultKind};
+use sallyport_proto::v1alpha1::ReviewRequest;
+use sallyport_telemetry::trace;
+use serde::Deserialize;
+use tokio::sync::Semaphore;
+use tonic::{Request, Status};
+use tracing::{Instrument, Span};
+
+use crate::engine::PolicySet;
+use crate::fault::Fault;
+use crate::gate::Place;
+use crate::policies::{Loaded, Policies};
+use crate::question::Question;
+
+/// Objects larger than this are evaluated apart from the threads that serve connections: parsing 256 KiB takes
+/// about a millisecond, which is as long as others may be held up.
+const LARGE: usize = 256 << 10;
+
+/// Answers reviews with the policies in force. Cheap to clone.
+#[derive(Debug)]
+pub struct Reviewer<S> {
+    policies: Arc<Policies<S>>,
+    /// As many large evaluations at once as there are cores.
+    large: Arc<Semaphore>,
+}
+
+impl<S> Clone for Reviewer<S> {
+    fn clone(&self) -> Self {
+        Self { policies: self.policies.clone(), large: self.large.clone() }
+    }
+}
+
+impl<S: PolicySet> Reviewer<S> {
+    pub(crate) fn new(policies: Arc<Policies<S>>) -> Self {
+        let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+        Self { policies, large: Arc::new(Semaphore::new(cores)) }
+    }
+
+    /// Decides one review.
+    ///
+    /// # Errors
+    /// A status where there is no decision: `INVALID_ARGUMENT` for a malformed review, `DEADLINE_EXCEEDED` when
+    /// the caller no longer waits, `INTERNAL` for a panic.
+    pub async fn review(&self, request: Request<ReviewRequest>) -> Result<Outcome, Status> {
+        let (metadata, extensions, message) = request.into_parts();
+        let place = extensions.get::<Arc<Place>>().cloned();
+        let span = trace::server_span("evaluate", metadata.as_ref());
+        let decided = self.decide(message, place).instrument(span.clone()).await;
+        if let Err(fault) = &decided {
+            span.record("outcome", "fault");
+            tracing::warn!(parent: &span, %fault, "review not decided");
+        }
+        Ok(decided?)
+    }
+
+    async fn decide(&self, message: ReviewRequest, place: Option<Arc<Place>>) -> Result<Outcome, Fault> {
+        let started = Instant::now();
+        let question = Question::read(message)?;
+        let span = Span::current();
+        span.record("uid", question.request().uid.as_str());
+        span.record("operation", question.request().operation.as_str());
+        span.record("resource", question.request().resource.resource.as_str());
+        let loaded = self.policies.current();
+        let in_time = |place: &Option<Arc<Place>>| place.as_ref().map_or(Ok(()), |place| place.in_time());
+        let (question, outcome) = if question.size() <= LARGE {
+            in_time(&place)?;
+            let outcome = evaluate(&loaded, &question)?;
+            (question, outcome)
+        } else {
+            let permit = self.large.clone().acquire_owned().await.map_err(|_| Fault::Ending)?;
+            in_time(&place)?;
+            let evaluation = move || {
+                let outcome = evaluate(&loaded, &question);
+                // The place is held to the end, also when the caller has gone: the bytes are still in use.
+                drop((permit, place));
+                outcome.map(|outcome| (question, outcome))
+            };
+            tokio::task::spawn_blocking(evaluation).await.map_err(|_| Fault::Ending)??
+        };
+        let verdict = Verdict::of(&outcome);
+        span.record("outcome", verdict.as_str());
+        log(&question, &outcome, verdict, started);
+        Ok(outcome)
+    }
+}
+
+/// Evaluates and counts.
+fn evaluate<S: PolicySet>(loaded: &Loaded<S>, question: &Question) -> Result<Outcome, Fault> {
+    // A set has no interior state that a panic could leave half changed.
+    let review = || loaded.set.review(&question.review(), question.failure_policy());
+    let outcome = catch_unwind(AssertUnwindSafe(review)).map_err(|_| Fault::Panicked)?;
+    for result in &outcome.results {
+        if let Some(meter) = loaded.meters.get(result.policy) {
+            meter.observe(result.result, result.duration);
+        }
+        if result.result == ResultKind::Error {
+            let name = loaded.set.policies().get(result.policy).map(|policy| policy.name.as_str());
+            tracing::warn!(uid = question.request().uid.as_str(), policy = name, "policy could not be evaluated");
+        }
+    }
+    Ok(outcome)
+}
+
+/// What a decision came to.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Verdict {
+    Allowed,
+    Changed,
+    Denied,
+}
+
+impl Verdict {
+    fn of(outcome: &Outcome) -> Self {
+        match (outcome.allowed, &outcome.patch) {
+            (false, _) => Self::Denied,
+            (true, Some(_)) => Self::Changed,
+            (true, None) => Self::Allowed,
+        }
+    }
+
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Allowed => "allowed",
+            Self::Changed => "changed",
+            Self::Denied => "denied",
+        }
+    }
+}
+
+/// One line a decision that denies or changes; debug for the others. Never what is in the object.
+fn log(question: &Question, outcome: &Outcome, verdict: Verdict, started: Instant) {
+    macro_rules! line {
+        ($level:expr) => {
+            tracing::event!(
+                $level,
+                uid = question.request().uid.as_str(),
+                operation = question.request().operation.as_str(),
+                resource = question.request().resource.resource.as_str(),
+                namespace = question.request().namespace.as_str(),
+                name = question.request().name.as_str(),
+                generate_name = generate_name(question).as_deref(),
+                user = question.request().user_info.username.as_str(),
+                dry_run = question.request().dry_run,
+                outcome = verdict.as_str(),
+                code = outcome.status.as_ref().filter(|_| verdict == Verdict::Denied).map(|status| status.code),
+                duration_seconds = started.elapsed().as_secs_f64(),
+                "review decided"
+            )
+        };
+    }
+    if verdict == Verdict::Allowed { line!(tracing::Level::DEBUG) } else { line!(tracing::Level::INFO) }
+}
+
+/// The prefix that the API server makes a name of, where there is no name yet.
+fn generate_name(question: &Question) -> Option<Cow<'_, str>> {
+    #[derive(Deserialize)]
+    struct Object<'a> {
+        #[serde(borrow)]
+        metadata: Metadata<'a>,
+    }
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Metadata<'a> {
+        #[serde(borrow)]
+        generate_name: Option<Cow<'a, str>>,
+    }
+    if !question.request().name.is_empty() {
+        return None;
+    }
+    serde_json::from_slice::<Object<'_>>(question.object()).ok()?.metadata.generate_name
+}

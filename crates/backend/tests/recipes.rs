@@ -1,0 +1,395 @@
+//! The recipes do what their folders say: SYS-1 (sidecar-nginx), SYS-2 (hello-file), SYS-8 (deny-env).
+//!
+//! A recipe's fixtures are `changed/NAME.before.yaml` with `NAME.after.yaml`, `unchanged/NAME.yaml`,
+//! `allowed/NAME.yaml`, and `denied/NAME.yaml` with `NAME.status.yaml`. Each is sent as the creation of a pod.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use sallyport_api::{MatchCondition, MutationPolicy, ValidationAction, ValidationPolicy};
+use sallyport_backend::PolicySet;
+use sallyport_policy::{
+    FailurePolicy, GroupVersionKind, GroupVersionResource, MutationSet, Namespaces, Operation, Outcome,
+    PolicyState, Request, Review, ValidationSet,
+};
+use sallyport_sources::{Directory, Snapshot};
+use serde_json::{Value, json};
+
+fn recipe(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../policies").join(name)
+}
+
+fn snapshot(name: &str) -> Snapshot {
+    let snapshot = Directory::new(recipe(name)).load(None).unwrap();
+    assert_eq!(snapshot.problems, [], "{name}");
+    snapshot
+}
+
+fn mutation(name: &str) -> MutationPolicy {
+    let [entry] = snapshot(name).mutations.try_into().unwrap();
+    entry.object
+}
+
+fn validation(name: &str) -> ValidationPolicy {
+    let [entry] = snapshot(name).validations.try_into().unwrap();
+    entry.object
+}
+
+fn compile<S: PolicySet>(policy: S::Policy) -> S {
+    let set = S::compile(vec![policy], Arc::new(Namespaces::default()), None);
+    for policy in set.policies() {
+        assert_eq!((policy.state, policy.message.as_str()), (PolicyState::Active, ""), "{}", policy.name);
+    }
+    set
+}
+
+fn yaml(path: &Path) -> Value {
+    serde_saphyr::from_str(&fs::read_to_string(path).unwrap()).unwrap_or_else(|error| panic!("{path:?}: {error}"))
+}
+
+/// The fixtures in a folder of a recipe whose names end in `suffix`, with what is before that.
+fn fixtures(name: &str, folder: &str, suffix: &str) -> Vec<(String, PathBuf)> {
+    let folder = recipe(name).join("fixtures").join(folder);
+    let mut found: Vec<_> = fs::read_dir(&folder)
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .filter_map(|path| {
+            let stem = path.file_name()?.to_str()?.strip_suffix(suffix)?.to_owned();
+            (!stem.contains('.')).then_some((stem, path))
+        })
+        .collect();
+    found.sort();
+    assert!(!found.is_empty(), "{folder:?}");
+    found
+}
+
+fn request(operation: Operation, object: &Value) -> Request {
+    let text = |pointer| object.pointer(pointer).and_then(Value::as_str).unwrap_or_default().to_owned();
+    let namespace = text("/metadata/namespace");
+    Request {
+        uid: "705ab4f5-6393-11e8-b7cc-42010a800002".into(),
+        kind: GroupVersionKind { version: "v1".into(), kind: "Pod".into(), ..Default::default() },
+        resource: GroupVersionResource { version: "v1".into(), resource: "pods".into(), ..Default::default() },
+        name: text("/metadata/name"),
+        namespace: if namespace.is_empty() { "default".into() } else { namespace },
+        operation,
+        ..Request::default()
+    }
+}
+
+fn review<S: PolicySet>(set: &S, request: &Request, object: &Value, old_object: Option<&Value>) -> Outcome {
+    let object = object.to_string();
+    let old_object = old_object.map(Value::to_string).unwrap_or_default();
+    let review =
+        Review { request, object: object.as_bytes(), old_object: old_object.as_bytes(), options: b"" };
+    set.review(&review, FailurePolicy::Fail)
+}
+
+fn create<S: PolicySet>(set: &S, object: &Value) -> Outcome {
+    review(set, &request(Operation::Create, object), object, None)
+}
+
+fn operations(outcome: &Outcome) -> Value {
+    outcome.patch.as_deref().map_or(Value::Null, |patch| serde_json::from_slice(patch).unwrap())
+}
+
+fn apply(object: &Value, outcome: &Outcome) -> Value {
+    let mut patched = object.clone();
+    let patch: json_patch::Patch = serde_json::from_value(operations(outcome)).unwrap();
+    json_patch::patch(&mut patched, &patch).unwrap();
+    patched
+}
+
+/// C-28, C-35, C-70; SYS-1.4, SYS-2.2, SYS-2.3, SYS-2.5.
+#[test]
+fn pods_are_changed_as_the_fixtures_say_and_only_once() {
+    for name in ["sidecar-nginx", "hello-file"] {
+        let set: MutationSet = compile(mutation(name));
+        for (case, path) in fixtures(name, "changed", ".before.yaml") {
+            let before = yaml(&path);
+            let after = yaml(&path.with_file_name(format!("{case}.after.yaml")));
+            let outcome = create(&set, &before);
+            assert!(outcome.allowed, "{name}/{case}: {outcome:?}");
+            assert_eq!(apply(&before, &outcome), after, "{name}/{case}: {}", operations(&outcome));
+            for operation in operations(&outcome).as_array().unwrap() {
+                let whole = ["/spec", "/spec/containers", "/spec/initContainers", "/metadata"];
+                assert!(!whole.contains(&operation["path"].as_str().unwrap()), "{name}/{case}: {operation}");
+            }
+            let again = create(&set, &after);
+            assert_eq!((again.allowed, again.patch), (true, None), "{name}/{case}, the second time");
+        }
+    }
+}
+
+/// SYS-1.1, SYS-1.2, SYS-1.3, SYS-2.6.
+#[test]
+fn other_pods_are_left_alone() {
+    for name in ["sidecar-nginx", "hello-file"] {
+        let set: MutationSet = compile(mutation(name));
+        for (case, path) in fixtures(name, "unchanged", ".yaml") {
+            let outcome = create(&set, &yaml(&path));
+            assert_eq!((outcome.allowed, outcome.patch), (true, None), "{name}/{case}");
+        }
+    }
+}
+
+fn sleep_pod() -> Value {
+    yaml(&recipe("sidecar-nginx").join("fixtures/changed/sleep.before.yaml"))
+}
+
+const INJECT: &str = "sidecar-injector-webhook.morven.me/inject";
+
+fn with_annotation(value: &str) -> Value {
+    let mut pod = sleep_pod();
+    pod["metadata"]["annotations"] = json!({ INJECT: value });
+    pod
+}
+
+/// SYS-1.1: the words of the opt-in, in any case.
+#[test]
+fn the_sidecar_is_injected_for_the_words_that_mean_yes() {
+    let set: MutationSet = compile(mutation("sidecar-nginx"));
+    let rows = [
+        ("y", true),
+        ("yes", true),
+        ("true", true),
+        ("on", true),
+        ("YES", true),
+        ("True", true),
+        ("", false),
+        ("n", false),
+        ("no", false),
+        ("off", false),
+        ("1", false),
+        (" yes", false),
+    ];
+    for (word, injected) in rows {
+        assert_eq!(create(&set, &with_annotation(word)).patch.is_some(), injected, "{word:?}");
+    }
+}
+
+/// SYS-1.3: pods of controllers have no namespace of their own; the request's counts.
+#[test]
+fn system_namespaces_are_told_by_the_request() {
+    let set: MutationSet = compile(mutation("sidecar-nginx"));
+    let pod = sleep_pod();
+    for (namespace, injected) in [("kube-system", false), ("kube-node-lease", false), ("shop", true)] {
+        let request = Request { namespace: namespace.into(), ..request(Operation::Create, &pod) };
+        assert_eq!(review(&set, &request, &pod, None).patch.is_some(), injected, "{namespace}");
+    }
+}
+
+/// SYS-1.6, C-15.
+#[test]
+fn nothing_is_injected_on_update_or_delete() {
+    let pod = sleep_pod();
+    let labelled = yaml(&recipe("hello-file").join("fixtures/changed/busybox-1.before.yaml"));
+    for (name, pod) in [("sidecar-nginx", pod), ("hello-file", labelled)] {
+        let set: MutationSet = compile(mutation(name));
+        let update = review(&set, &request(Operation::Update, &pod), &pod, Some(&pod));
+        assert_eq!((update.allowed, update.patch), (true, None), "{name}");
+        let request = request(Operation::Delete, &pod);
+        let old_object = pod.to_string();
+        let delete = Review { request: &request, object: b"", old_object: old_object.as_bytes(), options: b"" };
+        let delete = set.review(&delete, FailurePolicy::Fail);
+        assert_eq!((delete.allowed, delete.patch), (true, None), "{name}");
+    }
+}
+
+/// SYS-1.4, SYS-2.2: whatever is absent or null is made.
+#[test]
+fn absent_null_and_empty_parents_are_alike() {
+    let set: MutationSet = compile(mutation("sidecar-nginx"));
+    let hello: MutationSet = compile(mutation("hello-file"));
+    for (volumes, expected) in [
+        (None, 1),
+        (Some(json!(null)), 1),
+        (Some(json!([])), 1),
+        (Some(json!([{"name": "a", "emptyDir": {}}])), 2),
+        (Some(json!([{"name": "nginx-conf", "configMap": {"name": "nginx-configmap"}}])), 1),
+    ] {
+        let mut pod = sleep_pod();
+        if let Some(volumes) = &volumes {
+            pod["spec"]["volumes"] = volumes.clone();
+        }
+        let patched = apply(&pod, &create(&set, &pod));
+        assert_eq!(patched["spec"]["volumes"].as_array().unwrap().len(), expected, "{volumes:?}");
+        assert_eq!(patched["spec"]["containers"].as_array().unwrap().len(), 2, "{volumes:?}");
+    }
+    for mounts in [json!(null), json!([]), json!([{"name": "a", "mountPath": "/a"}])] {
+        let mut pod = yaml(&recipe("hello-file").join("fixtures/changed/busybox-1.before.yaml"));
+        pod["spec"]["containers"][0]["volumeMounts"] = mounts.clone();
+        let patched = apply(&pod, &create(&hello, &pod));
+        let mounts = patched["spec"]["containers"][0]["volumeMounts"].as_array().unwrap();
+        assert_eq!(mounts.last().unwrap()["mountPath"], "/etc/config", "{mounts:?}");
+    }
+}
+
+/// SYS-1.4: a pod whose annotations are absent or null asks for nothing and is no error.
+#[test]
+fn absent_and_null_annotations_ask_for_nothing() {
+    let set: MutationSet = compile(mutation("sidecar-nginx"));
+    for annotations in [None, Some(json!(null)), Some(json!({}))] {
+        let mut pod = sleep_pod();
+        let metadata = pod["metadata"].as_object_mut().unwrap();
+        metadata.remove("annotations");
+        metadata.extend(annotations.clone().map(|annotations| ("annotations".to_owned(), annotations)));
+        let outcome = create(&set, &pod);
+        assert_eq!((outcome.allowed, outcome.patch), (true, None), "{annotations:?}: {:?}", outcome.status);
+    }
+}
+
+/// The matchConditions in the YAML blocks of a recipe's README.
+fn documented_conditions(name: &str) -> Vec<MatchCondition> {
+    let readme = fs::read_to_string(recipe(name).join("README.md")).unwrap();
+    let blocks = readme.split("```yaml\n").skip(1).filter_map(|rest| rest.split("```").next());
+    blocks
+        .filter(|block| block.starts_with("- name:"))
+        .flat_map(|block| serde_saphyr::from_str::<Vec<MatchCondition>>(block).unwrap())
+        .collect()
+}
+
+/// SYS-1.1: opt-out, and labels instead of annotations, as the README says.
+#[test]
+fn the_variants_in_the_readme_work() {
+    let [opt_out, by_label] = documented_conditions("sidecar-nginx").try_into().unwrap();
+    let with = |condition: MatchCondition| -> MutationSet {
+        let mut policy = mutation("sidecar-nginx");
+        assert_eq!(policy.spec.match_conditions[0].name, "asks-for-it");
+        policy.spec.match_conditions[0] = condition;
+        compile(policy)
+    };
+    let set = with(opt_out);
+    for (word, injected) in
+        [("n", false), ("no", false), ("not", false), ("FALSE", false), ("off", false), ("yes", true), ("", true)]
+    {
+        assert_eq!(create(&set, &with_annotation(word)).patch.is_some(), injected, "{word:?}");
+    }
+    let mut silent = sleep_pod();
+    silent["metadata"].as_object_mut().unwrap().remove("annotations");
+    assert!(create(&set, &silent).patch.is_some());
+
+    let set = with(by_label);
+    assert!(create(&set, &sleep_pod()).patch.is_none());
+    silent["metadata"]["labels"] = json!({"inject-nginx": "true"});
+    assert!(create(&set, &silent).patch.is_some());
+}
+
+/// SYS-2.1: init containers only as long as the variable says so.
+#[test]
+fn hello_file_leaves_init_containers_alone_when_told_to() {
+    let mut policy = mutation("hello-file");
+    set_variable(&mut policy.spec.variables, "withInitContainers", "false");
+    let set: MutationSet = compile(policy);
+    let pod = yaml(&recipe("hello-file").join("fixtures/changed/many-containers.before.yaml"));
+    let patched = apply(&pod, &create(&set, &pod));
+    assert_eq!(patched["spec"]["initContainers"], pod["spec"]["initContainers"]);
+    assert_ne!(patched["spec"]["containers"], pod["spec"]["containers"]);
+}
+
+fn set_variable(variables: &mut [sallyport_api::Variable], name: &str, expression: &str) {
+    variables.iter_mut().find(|variable| variable.name == name).unwrap().expression = expression.to_owned();
+}
+
+fn assert_status(outcome: &Outcome, expected: &Value, case: &str) {
+    let status = outcome.status.as_ref().unwrap_or_else(|| panic!("{case} is allowed"));
+    let causes: Vec<_> =
+        status.causes.iter().map(|cause| json!({"field": cause.field, "message": cause.message})).collect();
+    let actual = json!({"code": status.code, "message": status.message, "causes": causes});
+    assert_eq!(&actual, expected, "{case}");
+}
+
+/// SYS-8.1, SYS-8.2, SYS-8.3.
+#[test]
+fn pods_with_env_are_denied_as_the_fixtures_say() {
+    let set: ValidationSet = compile(validation("deny-env"));
+    for (case, path) in fixtures("deny-env", "allowed", ".yaml") {
+        let outcome = create(&set, &yaml(&path));
+        assert!(outcome.allowed, "{case}: {:?}", outcome.status);
+    }
+    for (case, path) in fixtures("deny-env", "denied", ".yaml") {
+        let outcome = create(&set, &yaml(&path));
+        assert_status(&outcome, &yaml(&path.with_file_name(format!("{case}.status.yaml"))), &case);
+    }
+}
+
+/// SYS-8.1: each knob does what the README says.
+#[test]
+fn every_knob_of_deny_env_works() {
+    let fixture = |path: &str| yaml(&recipe("deny-env").join("fixtures").join(path));
+    let count = |knobs: &[(&str, &str)], pod: &Value| {
+        let mut policy = validation("deny-env");
+        for (name, expression) in knobs {
+            set_variable(&mut policy.spec.variables, name, expression);
+        }
+        create(&compile::<ValidationSet>(policy), pod).status.map_or(0, |status| status.causes.len())
+    };
+    let many = fixture("denied/many.yaml");
+    assert_eq!(count(&[], &many), 3);
+    assert_eq!(count(&[("checkInitContainers", "false")], &many), 2);
+    assert_eq!(count(&[("checkEphemeralContainers", "false")], &many), 2);
+    assert_eq!(count(&[("allowedNames", "['A', 'C']")], &many), 1);
+    let empty = fixture("denied/empty-list.yaml");
+    assert_eq!(count(&[("emptyListCounts", "false")], &empty), 0);
+    assert_eq!(count(&[("allowedNames", "['A']")], &empty), 1);
+    let from = fixture("allowed/env-from-a-config-map.yaml");
+    assert_eq!(count(&[("checkEnvFrom", "true")], &from), 1);
+}
+
+/// SYS-8.4: updates are judged by what they change, ephemeral containers included.
+#[test]
+fn updates_are_denied_for_what_they_add() {
+    let set: ValidationSet = compile(validation("deny-env"));
+    let old = yaml(&recipe("deny-env").join("fixtures/denied/nginx-with-env.yaml"));
+    let mut labelled = old.clone();
+    labelled["metadata"]["labels"] = json!({"a": "b"});
+    let outcome = review(&set, &request(Operation::Update, &labelled), &labelled, Some(&old));
+    assert!(outcome.allowed, "{:?}", outcome.status);
+
+    let mut other_image = old.clone();
+    other_image["spec"]["containers"][0]["image"] = json!("nginx:2");
+    assert!(!review(&set, &request(Operation::Update, &other_image), &other_image, Some(&old)).allowed);
+
+    let mut debugged = old.clone();
+    debugged["spec"]["ephemeralContainers"] = json!([{"name": "debugger", "env": [{"name": "A"}]}]);
+    let request =
+        Request { sub_resource: "ephemeralcontainers".into(), ..request(Operation::Update, &debugged) };
+    let outcome = review(&set, &request, &debugged, Some(&old));
+    let expected = json!({
+        "code": 402,
+        "message": "debugger is using env vars (policy deny-env)",
+        "causes": [{"field": "spec.ephemeralContainers[0].env", "message": "debugger is using env vars"}],
+    });
+    assert_status(&outcome, &expected, "ephemeral container");
+}
+
+/// SYS-8.5.
+#[test]
+fn deny_env_can_warn_or_write_to_the_audit_log_instead() {
+    let pod = yaml(&recipe("deny-env").join("fixtures/denied/nginx-with-env.yaml"));
+    let with = |actions: &[ValidationAction]| {
+        let mut policy = validation("deny-env");
+        policy.spec.validation_actions = actions.to_vec();
+        create(&compile::<ValidationSet>(policy), &pod)
+    };
+    let warned = with(&[ValidationAction::Warn]);
+    assert!(warned.allowed);
+    assert_eq!(warned.warnings, ["nginx-with-env is using env vars (policy deny-env)"]);
+    let audited = with(&[ValidationAction::Audit]);
+    assert!(audited.allowed && audited.warnings.is_empty());
+    assert_eq!(audited.audit_annotations.len(), 1);
+}
+
+/// The folder of all recipes is itself a policy directory.
+#[test]
+fn all_recipes_load_together() {
+    let snapshot = Directory::new(recipe("")).load(None).unwrap();
+    assert_eq!(snapshot.problems, []);
+    let names: Vec<_> = snapshot.mutations.iter().map(|entry| entry.object.metadata.name.as_deref().unwrap()).collect();
+    for name in ["sidecar-nginx", "hello-file"] {
+        assert!(names.contains(&name), "{names:?}");
+    }
+    assert!(snapshot.validations.iter().any(|entry| entry.object.metadata.name.as_deref() == Some("deny-env")));
+}

@@ -1,0 +1,67 @@
+//! The values that one evaluation, or a series of them, works with.
+
+use std::cell::RefCell;
+
+use crate::error::EvalError;
+use crate::meter::{Limits, Meter};
+use crate::scope::{Scope, Slot};
+use crate::value::{Val, Value};
+
+/// Values for the variables of a [`Scope`], and the results of its definitions as far as they were needed.
+///
+/// Make one for an object under review and evaluate many programs with it. The limits hold for each of these
+/// evaluations on its own.
+#[derive(Debug)]
+pub struct Activation<'a> {
+    pub(crate) scope: Scope,
+    pub(crate) limits: Limits,
+    pub(crate) meter: Meter,
+    variables: Vec<Option<Val<'a>>>,
+    definitions: RefCell<Vec<Option<Result<Val<'a>, EvalError>>>>,
+}
+
+impl<'a> Activation<'a> {
+    /// An activation with nothing bound.
+    pub fn new(scope: &Scope, limits: Limits) -> Self {
+        Self {
+            scope: scope.clone(),
+            limits,
+            meter: Meter::new(limits),
+            variables: vec![None; scope.names.variables.len()],
+            definitions: RefCell::new(vec![None; scope.names.definitions.len()]),
+        }
+    }
+
+    /// Gives a variable its value, in place of an earlier one. A name that the scope does not declare is
+    /// ignored, since no program can use it. Results of definitions are kept: a definition cannot see a
+    /// variable declared after it, such as that of a `forEach`.
+    pub fn bind(&mut self, name: &str, value: Value<'a>) {
+        if let Some(slot) = self.scope.slot(name)
+            && let Some(variable) = self.variables.get_mut(slot.0)
+        {
+            *variable = Some(value.0);
+        }
+    }
+
+    pub(crate) fn variable(&self, slot: Slot) -> Result<Val<'a>, EvalError> {
+        if let Some(Some(value)) = self.variables.get(slot.0) {
+            return Ok(value.clone());
+        }
+        let name = self.scope.names.variables.get(slot.0).map_or("", |name| name);
+        Err(EvalError::Unbound(name.to_owned()))
+    }
+
+    pub(crate) fn cached(&self, definition: usize) -> Option<Result<Val<'a>, EvalError>> {
+        self.definitions.borrow().get(definition).cloned().flatten()
+    }
+
+    pub(crate) fn cache(&self, definition: usize, result: &Result<Val<'a>, EvalError>) {
+        // A definition that ran into the limits of the expression at hand may do better in the next one.
+        if result.as_ref().is_err_and(EvalError::is_limit) {
+            return;
+        }
+        if let Some(cached) = self.definitions.borrow_mut().get_mut(definition) {
+            *cached = Some(result.clone());
+        }
+    }
+}

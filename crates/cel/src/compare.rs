@@ -1,0 +1,231 @@
+//! Equality, order and membership.
+
+use std::cmp::Ordering;
+use std::sync::Arc;
+
+use crate::error::EvalError;
+use crate::meter::Meter;
+use crate::value::{Key, Val};
+
+/// Deepest nesting compared: what expressions can make and as much JSON as a parser takes.
+const MAX_DEPTH: usize = 256;
+
+/// CEL's `==`: numbers compare across their types, values of other different types are not equal.
+pub(crate) fn equal(meter: &Meter, left: &Val<'_>, right: &Val<'_>) -> Result<bool, EvalError> {
+    nested_equal(meter, left, right, 0)
+}
+
+fn nested_equal(meter: &Meter, left: &Val<'_>, right: &Val<'_>, depth: usize) -> Result<bool, EvalError> {
+    if depth > MAX_DEPTH {
+        return Err(EvalError::TooDeep);
+    }
+    meter.tick(1)?;
+    Ok(match (left, right) {
+        (Val::Null, Val::Null) => true,
+        (Val::Bool(left), Val::Bool(right)) => left == right,
+        (Val::Str(left), Val::Str(right)) => {
+            meter.work(left.len().min(right.len()))?;
+            **left == **right
+        }
+        (Val::Bytes(left), Val::Bytes(right)) => {
+            meter.work(left.len().min(right.len()))?;
+            left == right
+        }
+        (Val::Duration(left), Val::Duration(right)) => left == right,
+        (Val::Timestamp(left), Val::Timestamp(right)) => left == right,
+        (Val::Type(left), Val::Type(right)) => left == right,
+        (Val::Quantity(left), Val::Quantity(right)) => left == right,
+        (Val::Optional(left), Val::Optional(right)) => match (left, right) {
+            (None, None) => true,
+            (Some(left), Some(right)) => nested_equal(meter, &left.value, &right.value, depth + 1)?,
+            _ => false,
+        },
+        (Val::Struct(left), Val::Struct(right)) => {
+            if left.type_name != right.type_name || left.fields.len() != right.fields.len() {
+                return Ok(false);
+            }
+            for (name, value) in &left.fields {
+                match right.get(name) {
+                    Some(other) if nested_equal(meter, value, other, depth + 1)? => {}
+                    _ => return Ok(false),
+                }
+            }
+            true
+        }
+        (Val::JsonList(_) | Val::List(_), Val::JsonList(_) | Val::List(_)) => {
+            lists_equal(meter, left, right, depth)?
+        }
+        (Val::JsonMap(_) | Val::Map(_), Val::JsonMap(_) | Val::Map(_)) => {
+            maps_equal(meter, left, right, depth)?
+        }
+        _ => matches!(numbers(left, right), Ok(Some(Ordering::Equal))),
+    })
+}
+
+fn lists_equal(meter: &Meter, left: &Val<'_>, right: &Val<'_>, depth: usize) -> Result<bool, EvalError> {
+    let (Some(left), Some(right)) = (left.as_list(), right.as_list()) else { return Ok(false) };
+    if left.len() != right.len() {
+        return Ok(false);
+    }
+    for (left, right) in left.iter().zip(right.iter()) {
+        if !nested_equal(meter, &left, &right, depth + 1)? {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+fn maps_equal(meter: &Meter, left: &Val<'_>, right: &Val<'_>, depth: usize) -> Result<bool, EvalError> {
+    if map_len(left) != map_len(right) {
+        return Ok(false);
+    }
+    match left {
+        Val::JsonMap(entries) => {
+            for (key, value) in *entries {
+                match field(right, key) {
+                    Some(other) if nested_equal(meter, &Val::from_json(value), &other, depth + 1)? => {}
+                    _ => return Ok(false),
+                }
+            }
+        }
+        Val::Map(entries) => {
+            for (key, value) in &entries.entries {
+                match entry(right, key) {
+                    Some(other) if nested_equal(meter, value, &other, depth + 1)? => {}
+                    _ => return Ok(false),
+                }
+            }
+        }
+        _ => return Ok(false),
+    }
+    Ok(true)
+}
+
+fn map_len(map: &Val<'_>) -> Option<usize> {
+    match map {
+        Val::JsonMap(entries) => Some(entries.len()),
+        Val::Map(entries) => Some(entries.entries.len()),
+        _ => None,
+    }
+}
+
+/// The value under a name, in a map or a struct.
+pub(crate) fn field<'a>(map: &Val<'a>, name: &str) -> Option<Val<'a>> {
+    match map {
+        Val::JsonMap(entries) => entries.get(name).map(Val::from_json),
+        Val::Map(entries) => {
+            let name = Key::Str(crate::value::Text::Borrowed(name));
+            entries.get(&name).cloned()
+        }
+        Val::Struct(made) => made.get(name).cloned(),
+        _ => None,
+    }
+}
+
+/// The value under a key, in a map.
+pub(crate) fn entry<'a>(map: &Val<'a>, key: &Key<'_>) -> Option<Val<'a>> {
+    match (map, key) {
+        (Val::JsonMap(_) | Val::Struct(_), Key::Str(name)) => field(map, name),
+        (Val::Map(entries), key) => entries.get(key).cloned(),
+        _ => None,
+    }
+}
+
+/// CEL's `in`: an item of a list, or a key of a map. `None` when the right side is neither.
+pub(crate) fn contains(
+    meter: &Meter,
+    item: &Val<'_>,
+    container: &Val<'_>,
+) -> Result<Option<bool>, EvalError> {
+    if let Some(items) = container.as_list() {
+        for candidate in items.iter() {
+            if equal(meter, &candidate, item)? {
+                return Ok(Some(true));
+            }
+        }
+        return Ok(Some(false));
+    }
+    Ok(match container {
+        Val::JsonMap(_) | Val::Map(_) => {
+            Some(Key::from_value(item).is_some_and(|key| entry(container, &key).is_some()))
+        }
+        _ => None,
+    })
+}
+
+/// The order of two values: numbers among themselves, strings, bytes, bools, timestamps, durations. `None` when
+/// one is a NaN; `function` is for the error about other types.
+pub(crate) fn order<'a>(
+    meter: &Meter,
+    function: &'static str,
+    left: &Val<'a>,
+    right: &Val<'a>,
+) -> Result<Option<Ordering>, EvalError> {
+    let bytes = match (left, right) {
+        (Val::Str(left), Val::Str(right)) => left.len().min(right.len()),
+        (Val::Bytes(left), Val::Bytes(right)) => left.len().min(right.len()),
+        (Val::Bool(_), Val::Bool(_))
+        | (Val::Duration(_), Val::Duration(_))
+        | (Val::Timestamp(_), Val::Timestamp(_)) => 0,
+        _ => {
+            return numbers(left, right)
+                .map_err(|NotNumbers| EvalError::no_such_overload(function, &[left.clone(), right.clone()]));
+        }
+    };
+    meter.work(bytes)?;
+    Ok(Some(total(left, right)))
+}
+
+/// The order of two values that are known to have one, such as the keys of a sort. Costs nothing here: the
+/// caller has paid.
+pub(crate) fn total(left: &Val<'_>, right: &Val<'_>) -> Ordering {
+    let order = match (left, right) {
+        (Val::Str(left), Val::Str(right)) => Some((**left).cmp(&**right)),
+        (Val::Bytes(left), Val::Bytes(right)) => Some(Arc::as_ref(left).cmp(Arc::as_ref(right))),
+        (Val::Bool(left), Val::Bool(right)) => Some(left.cmp(right)),
+        (Val::Duration(left), Val::Duration(right)) => Some(left.cmp(right)),
+        (Val::Timestamp(left), Val::Timestamp(right)) => Some(left.cmp(right)),
+        _ => numbers(left, right).unwrap_or(None),
+    };
+    order.unwrap_or(Ordering::Equal)
+}
+
+/// One of two values is not a number.
+struct NotNumbers;
+
+/// The order of two numbers of any types; `None` when one is a NaN.
+fn numbers(left: &Val<'_>, right: &Val<'_>) -> Result<Option<Ordering>, NotNumbers> {
+    fn integer(value: &Val<'_>) -> Result<i128, NotNumbers> {
+        match value {
+            Val::Int(value) => Ok(i128::from(*value)),
+            Val::Uint(value) => Ok(i128::from(*value)),
+            _ => Err(NotNumbers),
+        }
+    }
+    Ok(match (left, right) {
+        (Val::Double(left), Val::Double(right)) => left.partial_cmp(right),
+        (Val::Double(left), right) => with_double(integer(right)?, *left).map(Ordering::reverse),
+        (left, Val::Double(right)) => with_double(integer(left)?, *right),
+        (left, right) => Some(integer(left)?.cmp(&integer(right)?)),
+    })
+}
+
+/// The exact order of a 64-bit integer and a double; `None` for a NaN.
+fn with_double(integer: i128, double: f64) -> Option<Ordering> {
+    if double.is_nan() {
+        return None;
+    }
+    let whole = truncate(double);
+    Some(integer.cmp(&whole).then_with(|| 0.0_f64.total_cmp(&(double.fract() + 0.0))))
+}
+
+/// The integer part of a double; what does not fit becomes the nearest that does.
+#[allow(clippy::cast_possible_truncation)] // `as` from a double saturates, which is what is wanted
+pub(crate) fn truncate(double: f64) -> i128 {
+    double as i128
+}
+
+/// The `int` that a double equals.
+pub(crate) fn integral(double: f64) -> Option<i64> {
+    if double.fract() == 0.0 { i64::try_from(truncate(double)).ok() } else { None }
+}

@@ -1,0 +1,421 @@
+//! From the syntax tree to a plan: names become slots, macros become steps, literal patterns are compiled.
+//!
+//! The parser expands the standard macros into general loops. Here the loops are recognised again, since all
+//! that can come out of the parser are these few, and a step that knows it is an `all` runs many times faster.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use cel::common::ast::{
+    CallExpr, ComprehensionExpr, EntryExpr, Expr, IdedEntryExpr, IdedExpr, ListExpr, LiteralValue, operators,
+};
+
+use crate::functions::{self, MAX_ARGUMENTS};
+use crate::plan::{Comprehension, Element, Entry, Field, Kind, Node, Operator};
+use crate::regexes::{Pattern, PatternUse};
+use crate::scope::Scope;
+use crate::syntax::Fault;
+use crate::value::{Text, Val};
+
+type Compiled<T = Node> = Result<T, Fault>;
+
+/// The identifier behind which definitions are found.
+const VARIABLES: &str = "variables";
+
+/// Names that denote types.
+const TYPES: &[&str] = &[
+    "bool",
+    "bytes",
+    "double",
+    "dyn",
+    "int",
+    "list",
+    "map",
+    "null_type",
+    "optional_type",
+    "string",
+    "type",
+    "uint",
+    "google.protobuf.Duration",
+    "google.protobuf.Timestamp",
+    "kubernetes.Quantity",
+];
+
+/// Compiles a tree. Gives the plan and the names of the variables it reads, through definitions too.
+pub(crate) fn compile(tree: &IdedExpr, scope: &Scope) -> Compiled<(Node, BTreeSet<Arc<str>>)> {
+    let mut compiler = Compiler { scope, locals: Vec::new(), uses: BTreeSet::new() };
+    let plan = compiler.node(tree)?;
+    Ok((plan, compiler.uses))
+}
+
+struct Compiler<'s> {
+    scope: &'s Scope,
+    /// Variables of the macros around, innermost last.
+    locals: Vec<String>,
+    uses: BTreeSet<Arc<str>>,
+}
+
+impl Compiler<'_> {
+    fn node(&mut self, expr: &IdedExpr) -> Compiled {
+        match &expr.expr {
+            Expr::Unspecified => Err(Fault::new(expr, "incomplete expression")),
+            Expr::Literal(literal) => Ok(Node::Constant(constant(literal))),
+            Expr::Ident(name) => self.identifier(expr, name),
+            Expr::Select(select) => self.select(expr, &select.operand, &select.field, select.test),
+            Expr::Call(call) => self.call(expr, call),
+            Expr::List(list) => self.list(list),
+            Expr::Map(map) => self.map(expr, &map.entries),
+            Expr::Struct(made) => self.structure(expr, &made.type_name, &made.entries),
+            Expr::Comprehension(comprehension) => self.expanded(expr, comprehension),
+        }
+    }
+
+    fn boxed(&mut self, expr: &IdedExpr) -> Compiled<Box<Node>> {
+        self.node(expr).map(Box::new)
+    }
+
+    fn pair(&mut self, left: &IdedExpr, right: &IdedExpr) -> Compiled<Box<(Node, Node)>> {
+        Ok(Box::new((self.node(left)?, self.node(right)?)))
+    }
+
+    fn identifier(&mut self, expr: &IdedExpr, name: &str) -> Compiled {
+        if let Some(index) = self.locals.iter().rposition(|local| local == name) {
+            return Ok(Node::Local(index));
+        }
+        // A leading dot asks for the outermost meaning, past the variables of macros.
+        let name = name.strip_prefix('.').unwrap_or(name);
+        if let Some(slot) = self.scope.slot(name) {
+            self.uses.insert(name.into());
+            return Ok(Node::Variable(slot));
+        }
+        if TYPES.contains(&name) {
+            return Ok(Node::Constant(Val::Type(name.into())));
+        }
+        Err(Fault::new(expr, format!("undeclared reference to '{name}'")))
+    }
+
+    fn is_declared(&self, name: &str) -> bool {
+        self.locals.iter().any(|local| local == name) || self.scope.slot(name).is_some()
+    }
+
+    fn select(&mut self, expr: &IdedExpr, operand: &IdedExpr, field: &str, test: bool) -> Compiled {
+        if let Expr::Ident(name) = &operand.expr
+            && name == VARIABLES
+            && !self.is_declared(VARIABLES)
+        {
+            let Some((index, definition)) = self.scope.definition(field) else {
+                return Err(Fault::new(expr, format!("undefined field '{field}'")));
+            };
+            self.uses.extend(definition.program.used().iter().cloned());
+            return Ok(if test { Node::Constant(Val::Bool(true)) } else { Node::Definition(index) });
+        }
+        if !test
+            && let Some(name) = self.qualified(operand, field)
+            && TYPES.contains(&name.as_str())
+        {
+            return Ok(Node::Constant(Val::Type(name.into())));
+        }
+        let operand = self.boxed(operand)?;
+        Ok(if test { Node::Has(operand, field.into()) } else { Node::Select(operand, field.into()) })
+    }
+
+    /// `a.b.c`, unless `a` is a variable.
+    fn qualified(&self, operand: &IdedExpr, field: &str) -> Option<String> {
+        let mut names = vec![field];
+        let mut expr = operand;
+        loop {
+            match &expr.expr {
+                Expr::Ident(name) if !self.is_declared(name) => {
+                    names.push(name);
+                    names.reverse();
+                    return Some(names.join("."));
+                }
+                Expr::Select(select) if !select.test => {
+                    names.push(&select.field);
+                    expr = &select.operand;
+                }
+                _ => return None,
+            }
+        }
+    }
+
+    fn call(&mut self, expr: &IdedExpr, call: &CallExpr) -> Compiled {
+        let name = call.func_name.as_str();
+        match (&call.target, call.args.as_slice()) {
+            (None, arguments) => self.global_call(expr, name, arguments),
+            (Some(target), arguments) => {
+                if let Expr::Ident(namespace) = &target.expr
+                    && !self.is_declared(namespace)
+                {
+                    let qualified = format!("{namespace}.{name}");
+                    if functions::is_known(&qualified) {
+                        return self.function(expr, &qualified, None, arguments);
+                    }
+                }
+                self.member_call(expr, target, name, arguments)
+            }
+        }
+    }
+
+    fn global_call(&mut self, expr: &IdedExpr, name: &str, arguments: &[IdedExpr]) -> Compiled {
+        let operator = match name {
+            operators::ADD => Operator::Add,
+            operators::SUBSTRACT => Operator::Subtract,
+            operators::MULTIPLY => Operator::Multiply,
+            operators::DIVIDE => Operator::Divide,
+            operators::MODULO => Operator::Modulo,
+            operators::EQUALS => Operator::Equal,
+            operators::NOT_EQUALS => Operator::NotEqual,
+            operators::LESS => Operator::Less,
+            operators::LESS_EQUALS => Operator::LessOrEqual,
+            operators::GREATER => Operator::Greater,
+            operators::GREATER_EQUALS => Operator::GreaterOrEqual,
+            operators::IN => Operator::In,
+            _ => return self.special_call(expr, name, arguments),
+        };
+        match arguments {
+            [left, right] => Ok(Node::Binary(operator, self.pair(left, right)?)),
+            _ => Err(Fault::new(expr, format!("operator '{name}' takes two operands"))),
+        }
+    }
+
+    fn special_call(&mut self, expr: &IdedExpr, name: &str, arguments: &[IdedExpr]) -> Compiled {
+        Ok(match (name, arguments) {
+            (operators::LOGICAL_AND, [left, right]) => Node::And(self.pair(left, right)?),
+            (operators::LOGICAL_OR, [left, right]) => Node::Or(self.pair(left, right)?),
+            (operators::LOGICAL_NOT, [operand]) => Node::Not(self.boxed(operand)?),
+            (operators::NEGATE, [operand]) => Node::Negate(self.boxed(operand)?),
+            (operators::INDEX, [operand, key]) => Node::Index(self.pair(operand, key)?),
+            (operators::OPT_INDEX, [operand, key]) => Node::OptionalIndex(self.pair(operand, key)?),
+            (operators::OPT_SELECT, [operand, field]) => match &field.expr {
+                Expr::Literal(LiteralValue::String(field)) => {
+                    Node::OptionalSelect(self.boxed(operand)?, field.inner().into())
+                }
+                _ => return Err(Fault::new(field, "unsupported optional field selection")),
+            },
+            (operators::CONDITIONAL, [condition, yes, no]) => {
+                Node::Conditional(Box::new((self.node(condition)?, self.node(yes)?, self.node(no)?)))
+            }
+            _ => return self.function(expr, name, None, arguments),
+        })
+    }
+
+    fn member_call(
+        &mut self,
+        expr: &IdedExpr,
+        target: &IdedExpr,
+        name: &str,
+        arguments: &[IdedExpr],
+    ) -> Compiled {
+        match (name, arguments) {
+            ("optMap" | "optFlatMap", [variable, body]) => {
+                let operand = self.boxed(target)?;
+                let variable = variable_name(variable)?;
+                let body = Box::new(self.within(&[variable], |compiler| compiler.node(body))?);
+                Ok(Node::OptionalMap { operand, body, flat: name == "optFlatMap" })
+            }
+            ("or" | "orValue", [other]) => {
+                Ok(Node::OptionalOr { operands: self.pair(target, other)?, value: name == "orValue" })
+            }
+            ("sortBy", [variable, key]) => self.loop_over(target, Kind::Sorted, &[variable], None, key),
+            ("all", [first, second, body]) => self.loop_over(target, Kind::All, &[first, second], None, body),
+            ("exists", [first, second, body]) => {
+                self.loop_over(target, Kind::Exists, &[first, second], None, body)
+            }
+            ("existsOne" | "exists_one", [first, second, body]) => {
+                self.loop_over(target, Kind::ExistsOne, &[first, second], None, body)
+            }
+            ("transformList" | "transformMap" | "transformMapEntry", [first, second, rest @ .., body])
+                if rest.len() <= 1 =>
+            {
+                let kind = match name {
+                    "transformList" => Kind::List,
+                    "transformMap" => Kind::Map,
+                    _ => Kind::MapEntries,
+                };
+                self.loop_over(target, kind, &[first, second], rest.first(), body)
+            }
+            _ => self.function(expr, name, Some(target), arguments),
+        }
+    }
+
+    /// A call of a function of the table, or of a pattern known now.
+    fn function(
+        &mut self,
+        expr: &IdedExpr,
+        name: &str,
+        target: Option<&IdedExpr>,
+        arguments: &[IdedExpr],
+    ) -> Compiled {
+        let operands: Vec<&IdedExpr> = target.into_iter().chain(arguments).collect();
+        let function = functions::find(name, target.is_some(), operands.len())
+            .map_err(|message| Fault::new(expr, message))?;
+        if operands.len() > MAX_ARGUMENTS {
+            return Err(Fault::new(expr, format!("'{name}' takes too many arguments")));
+        }
+        if let Some(usage) = PatternUse::of(function.name)
+            && let [text, pattern, rest @ ..] = operands.as_slice()
+            && let Expr::Literal(LiteralValue::String(source)) = &pattern.expr
+        {
+            let compiled =
+                Pattern::compile(source.inner()).map_err(|error| Fault::new(pattern, error.to_string()))?;
+            let mut nodes = vec![self.node(text)?];
+            for operand in rest {
+                nodes.push(self.node(operand)?);
+            }
+            return Ok(Node::Pattern(usage, Arc::new(compiled), nodes));
+        }
+        let nodes = operands.into_iter().map(|operand| self.node(operand)).collect::<Compiled<_>>()?;
+        Ok(Node::Call(function, nodes))
+    }
+
+    fn list(&mut self, list: &ListExpr) -> Compiled {
+        let mut elements = Vec::with_capacity(list.elements.len());
+        for (index, element) in list.elements.iter().enumerate() {
+            let optional = list.optional_indices.contains(&index);
+            elements.push(Element { value: self.node(element)?, optional });
+        }
+        // A literal of plain constants is made once, here.
+        let constants: Option<Vec<Val<'static>>> = elements
+            .iter()
+            .map(|element| match &element.value {
+                Node::Constant(value) if !element.optional => Some(value.clone()),
+                _ => None,
+            })
+            .collect();
+        Ok(match constants.and_then(|items| Val::list(items).ok()) {
+            Some(list) => Node::Constant(list),
+            None => Node::List(elements),
+        })
+    }
+
+    fn map(&mut self, expr: &IdedExpr, literal: &[IdedEntryExpr]) -> Compiled {
+        let mut entries = Vec::with_capacity(literal.len());
+        for entry in literal {
+            let EntryExpr::MapEntry(entry) = &entry.expr else {
+                return Err(Fault::new(expr, "unexpected entry in a map"));
+            };
+            let (key, value) = (self.node(&entry.key)?, self.node(&entry.value)?);
+            entries.push(Entry { key, value, optional: entry.optional });
+        }
+        Ok(Node::Map(entries))
+    }
+
+    /// `Object{…}` with the types below it, and `JSONPatch{…}`.
+    fn structure(&mut self, expr: &IdedExpr, type_name: &str, literal: &[IdedEntryExpr]) -> Compiled {
+        let type_name = type_name.strip_prefix('.').unwrap_or(type_name);
+        let is_patch = type_name == "JSONPatch";
+        if !is_patch && type_name != "Object" && !type_name.starts_with("Object.") {
+            return Err(Fault::new(expr, format!("undeclared reference to '{type_name}'")));
+        }
+        let mut fields: Vec<Field> = Vec::with_capacity(literal.len());
+        for entry in literal {
+            let EntryExpr::StructField(field) = &entry.expr else {
+                return Err(Fault::new(expr, "unexpected entry in a struct"));
+            };
+            let fault = |message| Fault { node: entry.id, message };
+            if is_patch && !matches!(field.field.as_str(), "op" | "from" | "path" | "value") {
+                return Err(fault(format!("undefined field '{}'", field.field)));
+            }
+            if fields.iter().any(|earlier| *earlier.name == *field.field) {
+                return Err(fault(format!("repeated field '{}'", field.field)));
+            }
+            let value = self.node(&field.value)?;
+            fields.push(Field { name: field.field.as_str().into(), value, optional: field.optional });
+        }
+        Ok(Node::Struct(type_name.into(), fields))
+    }
+
+    /// A standard macro, as the parser expanded it. What it starts from tells which it was.
+    fn expanded(&mut self, expr: &IdedExpr, loop_: &ComprehensionExpr) -> Compiled {
+        let unknown = || Fault::new(expr, "unsupported macro");
+        let Expr::Call(step) = &loop_.loop_step.expr else { return Err(unknown()) };
+        let (kind, filter, body) = match (&loop_.accu_init.expr, step.args.as_slice()) {
+            (Expr::Literal(LiteralValue::Boolean(all)), [_, predicate]) => {
+                (if *all.inner() { Kind::All } else { Kind::Exists }, None, predicate)
+            }
+            (Expr::Literal(LiteralValue::Int(_)), [predicate, _, _]) => (Kind::ExistsOne, None, predicate),
+            (Expr::List(_), [_, added]) => (Kind::List, None, only_item(added).ok_or_else(unknown)?),
+            (Expr::List(_), [filter, add, _]) => {
+                let Expr::Call(add) = &add.expr else { return Err(unknown()) };
+                let added = add.args.get(1).and_then(only_item).ok_or_else(unknown)?;
+                (Kind::List, Some(filter), added)
+            }
+            _ => return Err(unknown()),
+        };
+        self.loop_with(&loop_.iter_range, kind, &[loop_.iter_var.as_str()], filter, body)
+    }
+
+    fn loop_over(
+        &mut self,
+        range: &IdedExpr,
+        kind: Kind,
+        variables: &[&IdedExpr],
+        filter: Option<&IdedExpr>,
+        body: &IdedExpr,
+    ) -> Compiled {
+        let names = variables.iter().map(|variable| variable_name(variable)).collect::<Compiled<Vec<_>>>()?;
+        if let ([first, second], Some(variable)) = (names.as_slice(), variables.get(1))
+            && first == second
+        {
+            return Err(Fault::new(variable, format!("duplicate variable name '{first}'")));
+        }
+        self.loop_with(range, kind, &names, filter, body)
+    }
+
+    fn loop_with(
+        &mut self,
+        range: &IdedExpr,
+        kind: Kind,
+        variables: &[&str],
+        filter: Option<&IdedExpr>,
+        body: &IdedExpr,
+    ) -> Compiled {
+        let range = self.node(range)?;
+        let (filter, body) = self.within(variables, |compiler| {
+            let filter = filter.map(|filter| compiler.node(filter)).transpose()?;
+            Ok((filter, compiler.node(body)?))
+        })?;
+        let pair = variables.len() == 2;
+        Ok(Node::Comprehension(Box::new(Comprehension { kind, range, pair, filter, body })))
+    }
+
+    fn within<T>(
+        &mut self,
+        variables: &[&str],
+        compile: impl FnOnce(&mut Self) -> Compiled<T>,
+    ) -> Compiled<T> {
+        let length = self.locals.len();
+        self.locals.extend(variables.iter().map(|&name| name.to_owned()));
+        let result = compile(self);
+        self.locals.truncate(length);
+        result
+    }
+}
+
+fn variable_name(expr: &IdedExpr) -> Compiled<&str> {
+    match &expr.expr {
+        Expr::Ident(name) if !name.starts_with('.') => Ok(name),
+        _ => Err(Fault::new(expr, "argument must be a simple name")),
+    }
+}
+
+/// `x` of `[x]`, which is how the parser writes what a macro collects.
+fn only_item(list: &IdedExpr) -> Option<&IdedExpr> {
+    match &list.expr {
+        Expr::List(list) => list.elements.first(),
+        _ => None,
+    }
+}
+
+fn constant(literal: &LiteralValue) -> Val<'static> {
+    match literal {
+        LiteralValue::Null => Val::Null,
+        LiteralValue::Boolean(value) => Val::Bool(*value.inner()),
+        LiteralValue::Int(value) => Val::Int(*value.inner()),
+        LiteralValue::UInt(value) => Val::Uint(*value.inner()),
+        LiteralValue::Double(value) => Val::Double(*value.inner()),
+        LiteralValue::String(text) => Val::Str(Text::Shared(text.inner().into())),
+        LiteralValue::Bytes(bytes) => Val::Bytes(bytes.inner().into()),
+    }
+}

@@ -1,0 +1,124 @@
+//! What can go wrong when compiling and when evaluating, in the words that users know from Kubernetes.
+
+use thiserror::Error;
+
+use crate::value::Val;
+
+/// Longest part of a user's data that a message repeats, in characters.
+const MAX_QUOTED: usize = 128;
+
+/// An expression that cannot be compiled, with its place in the source.
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+#[error("{line}:{column}: {message}")]
+pub struct CompileError {
+    /// Line, from 1.
+    pub line: usize,
+    /// Column in characters, from 1.
+    pub column: usize,
+    /// What is wrong, without the place.
+    pub message: String,
+}
+
+/// An evaluation that gave no value.
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum EvalError {
+    /// A map has no such key, or the value is not a map at all.
+    #[error("no such key: {0}")]
+    NoSuchKey(String),
+    /// A function or an operator does not take values of these types.
+    #[error("no such overload: {function}({arguments})")]
+    NoSuchOverload {
+        /// The function, or the operator in CEL's spelling (`_+_`).
+        function: &'static str,
+        /// Names of the types given, joined by commas.
+        arguments: String,
+    },
+    /// A list has no such index.
+    #[error("index out of bounds: {0}")]
+    IndexOutOfBounds(String),
+    /// The result does not fit into its type.
+    #[error("{0} overflow")]
+    Overflow(&'static str),
+    /// Division by zero.
+    #[error("division by zero")]
+    DivisionByZero,
+    /// Remainder of a division by zero.
+    #[error("modulus by zero")]
+    ModulusByZero,
+    /// The same key twice in a map literal.
+    #[error("repeated key: {0}")]
+    RepeatedKey(String),
+    /// A value that cannot be converted.
+    #[error("type conversion error from '{from}' to '{to}': {value}")]
+    Conversion {
+        /// Type of the value.
+        from: &'static str,
+        /// Type asked for.
+        to: &'static str,
+        /// The value, shortened.
+        value: String,
+    },
+    /// An argument of the right type with a value that the function refuses.
+    #[error("{function}: {message}")]
+    InvalidArgument {
+        /// The function.
+        function: &'static str,
+        /// What is wrong.
+        message: String,
+    },
+    /// A pattern made at run time that is not a regular expression, or too big a one.
+    #[error("invalid regular expression: {0}")]
+    InvalidPattern(String),
+    /// `value()` of an empty optional.
+    #[error("optional.none() dereference")]
+    NoValue,
+    /// A variable that was declared but not bound for this evaluation.
+    #[error("no such attribute: {0}")]
+    Unbound(String),
+    /// The evaluation took more steps than its limit.
+    #[error("operation cancelled: actual cost limit exceeded")]
+    CostExceeded,
+    /// The evaluation made more data than its limit.
+    #[error("operation cancelled: the result is too large")]
+    SizeExceeded,
+    /// Values or definitions nest too deep.
+    #[error("operation cancelled: the evaluation nests too deep")]
+    TooDeep,
+    /// A value that has no form in JSON.
+    #[error("a value of type '{0}' cannot be written as JSON")]
+    NotJson(&'static str),
+}
+
+impl EvalError {
+    /// Whether a limit was reached. Such errors end the evaluation: `&&`, `||`, `all()` and `exists()` do not
+    /// absorb them.
+    pub fn is_limit(&self) -> bool {
+        matches!(self, Self::CostExceeded | Self::SizeExceeded | Self::TooDeep)
+    }
+
+    pub(crate) fn no_such_key(key: &str) -> Self {
+        Self::NoSuchKey(shorten(key))
+    }
+
+    pub(crate) fn no_such_overload(function: &'static str, arguments: &[Val<'_>]) -> Self {
+        let arguments = arguments.iter().map(Val::type_name).collect::<Vec<_>>().join(", ");
+        Self::NoSuchOverload { function, arguments }
+    }
+
+    pub(crate) fn conversion(from: &'static str, to: &'static str, value: &str) -> Self {
+        Self::Conversion { from, to, value: shorten(value) }
+    }
+
+    pub(crate) fn invalid(function: &'static str, message: impl Into<String>) -> Self {
+        Self::InvalidArgument { function, message: message.into() }
+    }
+}
+
+/// The beginning of `text`, so that a message cannot grow with hostile data.
+pub(crate) fn shorten(text: &str) -> String {
+    match text.char_indices().nth(MAX_QUOTED) {
+        Some((end, _)) => format!("{}…", text.get(..end).unwrap_or_default()),
+        None => text.to_owned(),
+    }
+}

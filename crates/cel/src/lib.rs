@@ -1,0 +1,52 @@
+//! Kubernetes' CEL, evaluated over borrowed JSON.
+//!
+//! The `cel` crate gives the parser and the syntax tree and nothing else. What it parsed is compiled into a
+//! small plan (names resolved to slots, literal regular expressions compiled, macros recognised) and the plan
+//! is run by an evaluator of our own, because the library's evaluator bounds neither depth, nor time, nor
+//! memory, and copies its input.
+//!
+//! ```text
+//! source ──syntax──▶ tree ──compile──▶ plan ──machine──▶ Value
+//!          (bounded: length, depth)          (bounded: ticks, bytes, depth)
+//! ```
+//!
+//! The invariant: whatever the expression and whatever the object, compiling and evaluating end soon, with a
+//! value or an error, within a stack of 2 MiB.
+//!
+//! The functions live in one module a library (`strings`, `lists`, `regexes`, `quantity`, …); each gives a
+//! table from name and arity to a function, and `functions` joins the tables.
+#![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
+
+mod activation;
+mod arithmetic;
+mod compare;
+mod compile;
+mod comprehension;
+mod conversions;
+mod error;
+mod format;
+mod functions;
+mod json;
+mod lists;
+mod machine;
+mod meter;
+mod optionals;
+mod patches;
+mod plan;
+mod program;
+mod quantity;
+mod regexes;
+mod scope;
+mod sets;
+mod strings;
+mod syntax;
+mod temporal;
+mod value;
+
+pub use activation::Activation;
+pub use error::{CompileError, EvalError};
+pub use meter::Limits;
+pub use program::Program;
+pub use scope::{Scope, Slot};
+pub use syntax::{MAX_DEPTH, MAX_SOURCE_BYTES};
+pub use value::Value;

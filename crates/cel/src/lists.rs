@@ -1,0 +1,232 @@
+//! The lists library, Kubernetes' part and cel-go's.
+
+use std::cmp::Ordering;
+
+use crate::arithmetic;
+use crate::compare;
+use crate::error::EvalError;
+use crate::functions::{Function, Outcome};
+use crate::meter::Meter;
+use crate::plan::Operator;
+use crate::value::{List, Val};
+
+/// Longest list that `lists.range` makes.
+const MAX_RANGE: i64 = 100_000;
+/// Deepest nesting that `flatten` takes apart.
+const MAX_FLATTEN: i64 = 64;
+
+pub(crate) const FUNCTIONS: &[Function] = &[
+    Function::member("isSorted", 1, is_sorted),
+    Function::member("sum", 1, sum),
+    Function::member("min", 1, |meter, a| extreme("min", Ordering::Less, meter, a)),
+    Function::member("max", 1, |meter, a| extreme("max", Ordering::Greater, meter, a)),
+    Function::member("slice", 3, slice),
+    Function::member("flatten", 1, flatten),
+    Function::member("flatten", 2, flatten),
+    Function::member("sort", 1, sort),
+    Function::member("distinct", 1, distinct),
+    Function::member("reverse", 1, reverse),
+    Function::member("first", 1, |_, a| end("first", a, |_| 0)),
+    Function::member("last", 1, |_, a| end("last", a, |length| length.saturating_sub(1))),
+    Function::global("lists.range", 1, range),
+];
+
+fn only_list<'a>(name: &'static str, arguments: &[Val<'a>]) -> Result<List<'a>, EvalError> {
+    match arguments {
+        [list] => list.as_list(),
+        _ => None,
+    }
+    .ok_or_else(|| EvalError::no_such_overload(name, arguments))
+}
+
+/// The order of two items, an error when they have none.
+fn order<'a>(
+    name: &'static str,
+    meter: &Meter,
+    left: &Val<'a>,
+    right: &Val<'a>,
+) -> Result<Option<Ordering>, EvalError> {
+    meter.tick(1)?;
+    compare::order(meter, name, left, right)
+}
+
+fn is_sorted<'a>(meter: &Meter, arguments: &[Val<'a>]) -> Outcome<'a> {
+    let items = only_list("isSorted", arguments)?;
+    let mut earlier: Option<Val<'a>> = None;
+    for item in items.iter() {
+        if let Some(earlier) = earlier
+            && order("isSorted", meter, &earlier, &item)? == Some(Ordering::Greater)
+        {
+            return Ok(Val::Bool(false));
+        }
+        earlier = Some(item);
+    }
+    Ok(Val::Bool(true))
+}
+
+fn sum<'a>(meter: &Meter, arguments: &[Val<'a>]) -> Outcome<'a> {
+    let items = only_list("sum", arguments)?;
+    let mut total: Option<Val<'a>> = None;
+    for item in items.iter() {
+        meter.tick(1)?;
+        if !matches!(item, Val::Int(_) | Val::Uint(_) | Val::Double(_) | Val::Duration(_)) {
+            return Err(EvalError::no_such_overload("sum", arguments));
+        }
+        total = Some(match total {
+            Some(total) => arithmetic::apply(meter, Operator::Add, total, item)?,
+            None => item,
+        });
+    }
+    Ok(total.unwrap_or(Val::Int(0)))
+}
+
+fn extreme<'a>(name: &'static str, wanted: Ordering, meter: &Meter, arguments: &[Val<'a>]) -> Outcome<'a> {
+    let items = only_list(name, arguments)?;
+    let mut found: Option<Val<'a>> = None;
+    for item in items.iter() {
+        found = Some(match found {
+            Some(found) if order(name, meter, &item, &found)? != Some(wanted) => found,
+            _ => item,
+        });
+    }
+    found.ok_or_else(|| EvalError::invalid(name, format!("{name} called on empty list")))
+}
+
+/// The first or last index of an item, or -1. Shares its name with the function of strings.
+pub(crate) fn index_of<'a>(meter: &Meter, backwards: bool, items: &Val<'a>, item: &Val<'a>) -> Outcome<'a> {
+    let mut found = Val::Int(-1);
+    if let Some(items) = items.as_list() {
+        for (index, candidate) in items.iter().enumerate() {
+            if compare::equal(meter, &candidate, item)? {
+                found = Val::size(index);
+                if !backwards {
+                    break;
+                }
+            }
+        }
+    }
+    Ok(found)
+}
+
+fn slice<'a>(meter: &Meter, arguments: &[Val<'a>]) -> Outcome<'a> {
+    let mismatch = || EvalError::no_such_overload("slice", arguments);
+    let [list, Val::Int(start), Val::Int(end)] = arguments else { return Err(mismatch()) };
+    let items = list.as_list().ok_or_else(mismatch)?;
+    let range = usize::try_from(*start).ok().zip(usize::try_from(*end).ok());
+    let (from, to) = range.filter(|(from, to)| from <= to && *to <= items.len()).ok_or_else(|| {
+        EvalError::invalid("slice", format!("cannot slice({start}, {end}), list has {} items", items.len()))
+    })?;
+    meter.produce_items(to - from)?;
+    Val::list((from..to).map_while(|index| items.get(index)).collect())
+}
+
+fn flatten<'a>(meter: &Meter, arguments: &[Val<'a>]) -> Outcome<'a> {
+    let mismatch = || EvalError::no_such_overload("flatten", arguments);
+    let (list, depth) = match arguments {
+        [list] => (list, 1),
+        [list, Val::Int(depth)] if (0..=MAX_FLATTEN).contains(depth) => (list, *depth),
+        [_, Val::Int(_)] => {
+            return Err(EvalError::invalid("flatten", format!("level must be between 0 and {MAX_FLATTEN}")));
+        }
+        _ => return Err(mismatch()),
+    };
+    let mut flat = Vec::new();
+    // Lists being taken apart: the items, the next index, and how many levels may still be opened.
+    let mut open = vec![(list.as_list().ok_or_else(mismatch)?, 0, depth)];
+    while let Some((items, next, levels)) = open.last_mut() {
+        meter.tick(1)?;
+        let Some(item) = items.get(*next) else {
+            open.pop();
+            continue;
+        };
+        *next += 1;
+        let levels = *levels;
+        if let Some(inner) = item.as_list().filter(|_| levels > 0) {
+            open.push((inner, 0, levels - 1));
+        } else {
+            meter.produce_items(1)?;
+            flat.push(item);
+        }
+    }
+    Val::list(flat)
+}
+
+fn sort<'a>(meter: &Meter, arguments: &[Val<'a>]) -> Outcome<'a> {
+    let items = only_list("sort", arguments)?;
+    meter.produce_items(items.len())?;
+    let pairs = items.iter().map(|item| (item.clone(), item)).collect();
+    sorted(meter, "sort", pairs)
+}
+
+/// Sorts items by keys; they alternate in `items`.
+pub(crate) fn sort_pairs<'a>(meter: &Meter, items: Vec<Val<'a>>) -> Outcome<'a> {
+    let mut items = items.into_iter();
+    let mut pairs = Vec::with_capacity(items.len() / 2);
+    while let (Some(item), Some(key)) = (items.next(), items.next()) {
+        pairs.push((item, key));
+    }
+    sorted(meter, "sortBy", pairs)
+}
+
+/// Keys must all be of one kind. That is seen to beforehand, and the work paid for, so that the order the sort
+/// is given is total and cannot fail.
+fn sorted<'a>(meter: &Meter, name: &'static str, mut pairs: Vec<(Val<'a>, Val<'a>)>) -> Outcome<'a> {
+    let rounds = u64::from(usize::BITS - pairs.len().leading_zeros());
+    let mut first: Option<&Val<'a>> = None;
+    for (_, key) in &pairs {
+        let first = *first.get_or_insert(key);
+        if order(name, meter, first, key)?.is_none() {
+            return Err(EvalError::invalid(name, "NaN has no order"));
+        }
+        let length = match key {
+            Val::Str(text) => text.len(),
+            Val::Bytes(bytes) => bytes.len(),
+            _ => 0,
+        };
+        meter.tick(rounds.saturating_mul(1 + (length / 64) as u64))?;
+    }
+    pairs.sort_by(|(_, left), (_, right)| compare::total(left, right));
+    Val::list(pairs.into_iter().map(|(item, _)| item).collect())
+}
+
+fn distinct<'a>(meter: &Meter, arguments: &[Val<'a>]) -> Outcome<'a> {
+    let items = only_list("distinct", arguments)?;
+    let mut found: Vec<Val<'a>> = Vec::new();
+    'items: for item in items.iter() {
+        for earlier in &found {
+            if compare::equal(meter, earlier, &item)? {
+                continue 'items;
+            }
+        }
+        meter.produce_items(1)?;
+        found.push(item);
+    }
+    Val::list(found)
+}
+
+fn reverse<'a>(meter: &Meter, arguments: &[Val<'a>]) -> Outcome<'a> {
+    let items = only_list("reverse", arguments)?;
+    meter.produce_items(items.len())?;
+    let mut reversed: Vec<Val<'a>> = items.iter().collect();
+    reversed.reverse();
+    Val::list(reversed)
+}
+
+fn end<'a>(name: &'static str, arguments: &[Val<'a>], index: fn(usize) -> usize) -> Outcome<'a> {
+    let items = only_list(name, arguments)?;
+    match items.get(index(items.len())) {
+        Some(item) => Val::optional(item),
+        None => Ok(Val::Optional(None)),
+    }
+}
+
+fn range<'a>(meter: &Meter, arguments: &[Val<'a>]) -> Outcome<'a> {
+    let [Val::Int(length)] = arguments else {
+        return Err(EvalError::no_such_overload("lists.range", arguments));
+    };
+    if *length > MAX_RANGE {
+        return Err(EvalError::SizeExceeded);
+    }
+    meter.produce_items(usize::try_from(*length).unwrap_or(0))?;
+    Val::list((0..*length).map(Val::Int).collect())
+}

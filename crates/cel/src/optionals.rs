@@ -1,0 +1,80 @@
+//! Optional values.
+
+use crate::compare;
+use crate::error::EvalError;
+use crate::functions::{Function, Outcome};
+use crate::value::{Key, OptionalVal, Val};
+
+pub(crate) const FUNCTIONS: &[Function] = &[
+    Function::global("optional.of", 1, |_, arguments| match arguments {
+        [value] => Val::optional(value.clone()),
+        _ => Err(EvalError::no_such_overload("optional.of", arguments)),
+    }),
+    Function::global("optional.none", 0, |_, _| Ok(Val::Optional(None))),
+    Function::global("optional.ofNonZeroValue", 1, |_, arguments| match arguments {
+        [value] if is_zero(value) => Ok(Val::Optional(None)),
+        [value] => Val::optional(value.clone()),
+        _ => Err(EvalError::no_such_overload("optional.ofNonZeroValue", arguments)),
+    }),
+    Function::member("hasValue", 1, |_, arguments| match arguments {
+        [Val::Optional(optional)] => Ok(Val::Bool(optional.is_some())),
+        _ => Err(EvalError::no_such_overload("hasValue", arguments)),
+    }),
+    Function::member("value", 1, |_, arguments| match arguments {
+        [Val::Optional(Some(optional))] => Ok(optional.value.clone()),
+        [Val::Optional(None)] => Err(EvalError::NoValue),
+        _ => Err(EvalError::no_such_overload("value", arguments)),
+    }),
+];
+
+/// A field of an optional: empty when the optional is, or when it has no such field.
+pub(crate) fn select<'a>(optional: Option<&OptionalVal<'a>>, field: &str) -> Outcome<'a> {
+    match optional.and_then(|optional| compare::field(&optional.value, field)) {
+        Some(found) => Val::optional(found),
+        None => Ok(Val::Optional(None)),
+    }
+}
+
+/// What a value has at an index or under a key, as an optional.
+pub(crate) fn at<'a>(value: &Val<'a>, key: &Val<'a>) -> Outcome<'a> {
+    match find(value, key)? {
+        Some(found) => Val::optional(found),
+        None => Ok(Val::Optional(None)),
+    }
+}
+
+/// What a value has at an index or under a key. An error for values that have neither.
+pub(crate) fn find<'a>(value: &Val<'a>, key: &Val<'a>) -> Result<Option<Val<'a>>, EvalError> {
+    let mismatch = || EvalError::no_such_overload("_[_]", &[value.clone(), key.clone()]);
+    if let Some(items) = value.as_list() {
+        let index = match Key::from_value(key) {
+            Some(Key::Int(index)) => usize::try_from(index).ok(),
+            Some(Key::Uint(index)) => usize::try_from(index).ok(),
+            _ => return Err(mismatch()),
+        };
+        return Ok(index.and_then(|index| items.get(index)));
+    }
+    match value {
+        Val::JsonMap(_) | Val::Map(_) => Ok(Key::from_value(key).and_then(|key| compare::entry(value, &key))),
+        _ => Err(mismatch()),
+    }
+}
+
+fn is_zero(value: &Val<'_>) -> bool {
+    match value {
+        Val::Null | Val::Optional(None) => true,
+        Val::Bool(value) => !value,
+        Val::Int(value) | Val::Duration(value) => *value == 0,
+        Val::Uint(value) => *value == 0,
+        Val::Double(value) => *value == 0.0,
+        Val::Str(text) => text.is_empty(),
+        Val::Bytes(bytes) => bytes.is_empty(),
+        Val::Timestamp(instant) => instant.unix_timestamp_nanos() == 0,
+        Val::JsonList(items) => items.is_empty(),
+        Val::List(items) => items.items.is_empty(),
+        Val::JsonMap(entries) => entries.is_empty(),
+        Val::Map(entries) => entries.entries.is_empty(),
+        Val::Struct(made) => made.fields.is_empty(),
+        Val::Optional(Some(_)) | Val::Type(_) | Val::Quantity(_) => false,
+    }
+}

@@ -1,0 +1,394 @@
+//! Values: views of JSON where they come from an object, shared data where an expression made them.
+
+use std::cmp::Ordering;
+use std::ops::Deref;
+use std::sync::Arc;
+
+use serde_json::Value as Json;
+use time::OffsetDateTime;
+
+use crate::error::EvalError;
+use crate::quantity::Quantity;
+use crate::{compare, json};
+
+/// What an item of a list counts in the meter, in bytes.
+pub(crate) const ITEM_BYTES: usize = 32;
+
+/// Deepest nesting of values that an expression may make, on top of the JSON inside.
+const MAX_MADE_DEPTH: u16 = 128;
+
+/// A value of CEL. It borrows from the JSON it was taken from: making one from a whole object costs nothing,
+/// and only what an expression looks at is ever converted.
+///
+/// Integers of JSON are `int`; those beyond the range of `int`, and numbers written with a fraction or an
+/// exponent, are `double`, as in Kubernetes. Equality is CEL's: numbers compare across their types.
+#[derive(Clone, Debug)]
+pub struct Value<'a>(pub(crate) Val<'a>);
+
+impl<'a> Value<'a> {
+    /// `null`
+    pub fn null() -> Self {
+        Self(Val::Null)
+    }
+
+    /// A `bool`.
+    pub fn bool(value: bool) -> Self {
+        Self(Val::Bool(value))
+    }
+
+    /// An `int`.
+    pub fn int(value: i64) -> Self {
+        Self(Val::Int(value))
+    }
+
+    /// A `string`, owned.
+    pub fn string(value: impl Into<Arc<str>>) -> Self {
+        Self(Val::Str(Text::Shared(value.into())))
+    }
+
+    /// A `string`, borrowed.
+    pub fn str(value: &'a str) -> Self {
+        Self(Val::Str(Text::Borrowed(value)))
+    }
+
+    /// The value of a `bool`.
+    pub fn as_bool(&self) -> Option<bool> {
+        match self.0 {
+            Val::Bool(value) => Some(value),
+            _ => None,
+        }
+    }
+
+    /// The value of an `int`.
+    pub fn as_int(&self) -> Option<i64> {
+        match self.0 {
+            Val::Int(value) => Some(value),
+            _ => None,
+        }
+    }
+
+    /// The text of a `string`.
+    pub fn as_str(&self) -> Option<&str> {
+        match &self.0 {
+            Val::Str(text) => Some(text),
+            _ => None,
+        }
+    }
+
+    /// The items of a `list`. They keep borrowing from the JSON, not from this value.
+    pub fn as_list(&self) -> Option<impl Iterator<Item = Value<'a>> + use<'a>> {
+        let items = match &self.0 {
+            Val::JsonList(items) => List::Json(items),
+            Val::List(items) => List::Made(Arc::clone(items)),
+            _ => return None,
+        };
+        Some((0..items.len()).map_while(move |index| items.get(index).map(Value)))
+    }
+
+    /// Whether it is `null`.
+    pub fn is_null(&self) -> bool {
+        matches!(self.0, Val::Null)
+    }
+
+    /// CEL's name of its type: `int`, `map`, `google.protobuf.Timestamp`, …
+    pub fn type_name(&self) -> &str {
+        match &self.0 {
+            Val::Struct(made) => &made.type_name,
+            other => other.type_name(),
+        }
+    }
+
+    /// The value as JSON: structs become plain objects, bytes base64, timestamps and durations strings; keys
+    /// of maps become strings. An error for what has no form in JSON (optionals, types, quantities, numbers
+    /// that are not finite) and for values beyond 8 MiB.
+    pub fn to_json(&self) -> Result<Json, EvalError> {
+        json::write(&self.0)
+    }
+}
+
+impl<'a> From<&'a Json> for Value<'a> {
+    fn from(json: &'a Json) -> Self {
+        Self(Val::from_json(json))
+    }
+}
+
+impl PartialEq for Value<'_> {
+    fn eq(&self, other: &Self) -> bool {
+        let meter = crate::meter::Meter::new(crate::meter::Limits::default());
+        compare::equal(&meter, &self.0, &other.0).unwrap_or(false)
+    }
+}
+
+/// Any value, as the machine handles it.
+#[derive(Clone, Debug)]
+pub(crate) enum Val<'a> {
+    Null,
+    Bool(bool),
+    Int(i64),
+    Uint(u64),
+    Double(f64),
+    Str(Text<'a>),
+    Bytes(Arc<[u8]>),
+    /// Nanoseconds.
+    Duration(i64),
+    Timestamp(Arc<OffsetDateTime>),
+    JsonList(&'a [Json]),
+    JsonMap(&'a serde_json::Map<String, Json>),
+    List(Arc<ListVal<'a>>),
+    Map(Arc<MapVal<'a>>),
+    Struct(Arc<StructVal<'a>>),
+    Optional(Option<Arc<OptionalVal<'a>>>),
+    Type(Arc<str>),
+    Quantity(Arc<Quantity>),
+}
+
+/// The items of either kind of list.
+#[derive(Clone, Debug)]
+pub(crate) enum List<'a> {
+    Json(&'a [Json]),
+    Made(Arc<ListVal<'a>>),
+}
+
+impl<'a> List<'a> {
+    pub(crate) fn len(&self) -> usize {
+        match self {
+            Self::Json(items) => items.len(),
+            Self::Made(items) => items.items.len(),
+        }
+    }
+
+    pub(crate) fn get(&self, index: usize) -> Option<Val<'a>> {
+        match self {
+            Self::Json(items) => items.get(index).map(Val::from_json),
+            Self::Made(items) => items.items.get(index).cloned(),
+        }
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = Val<'a>> + '_ {
+        (0..self.len()).map_while(|index| self.get(index))
+    }
+}
+
+/// A string that borrows from the input, or is shared.
+#[derive(Clone, Debug)]
+pub(crate) enum Text<'a> {
+    Borrowed(&'a str),
+    Shared(Arc<str>),
+}
+
+impl Deref for Text<'_> {
+    type Target = str;
+
+    fn deref(&self) -> &str {
+        match self {
+            Self::Borrowed(text) => text,
+            Self::Shared(text) => text,
+        }
+    }
+}
+
+#[derive(Debug)]
+pub(crate) struct ListVal<'a> {
+    pub(crate) items: Vec<Val<'a>>,
+    depth: u16,
+}
+
+/// Entries in the order of their keys.
+#[derive(Debug)]
+pub(crate) struct MapVal<'a> {
+    pub(crate) entries: Vec<(Key<'a>, Val<'a>)>,
+    depth: u16,
+}
+
+#[derive(Debug)]
+pub(crate) struct StructVal<'a> {
+    pub(crate) type_name: Arc<str>,
+    pub(crate) fields: Vec<(Arc<str>, Val<'a>)>,
+    depth: u16,
+}
+
+#[derive(Debug)]
+pub(crate) struct OptionalVal<'a> {
+    pub(crate) value: Val<'a>,
+    depth: u16,
+}
+
+/// A key of a map. `int` and `uint` of the same number are the same key.
+#[derive(Clone, Debug)]
+pub(crate) enum Key<'a> {
+    Bool(bool),
+    Int(i64),
+    Uint(u64),
+    Str(Text<'a>),
+}
+
+impl<'a> Key<'a> {
+    /// The key that a value denotes, if it can be one. Doubles denote the integer they equal.
+    pub(crate) fn from_value(value: &Val<'a>) -> Option<Self> {
+        Some(match value {
+            Val::Bool(value) => Self::Bool(*value),
+            Val::Int(value) => Self::Int(*value),
+            Val::Uint(value) => Self::Uint(*value),
+            Val::Double(value) => Self::Int(compare::integral(*value)?),
+            Val::Str(text) => Self::Str(text.clone()),
+            _ => return None,
+        })
+    }
+
+    pub(crate) fn to_value(&self) -> Val<'a> {
+        match self {
+            Self::Bool(value) => Val::Bool(*value),
+            Self::Int(value) => Val::Int(*value),
+            Self::Uint(value) => Val::Uint(*value),
+            Self::Str(text) => Val::Str(text.clone()),
+        }
+    }
+
+    /// The key as text, for messages and for JSON.
+    pub(crate) fn text(&self) -> String {
+        match self {
+            Self::Bool(value) => value.to_string(),
+            Self::Int(value) => value.to_string(),
+            Self::Uint(value) => value.to_string(),
+            Self::Str(text) => text.to_string(),
+        }
+    }
+
+    pub(crate) fn compare(&self, other: &Key<'_>) -> Ordering {
+        fn number(key: &Key<'_>) -> Option<i128> {
+            match key {
+                Key::Int(value) => Some(i128::from(*value)),
+                Key::Uint(value) => Some(i128::from(*value)),
+                _ => None,
+            }
+        }
+        fn rank(key: &Key<'_>) -> u8 {
+            match key {
+                Key::Bool(_) => 0,
+                Key::Int(_) | Key::Uint(_) => 1,
+                Key::Str(_) => 2,
+            }
+        }
+        match (self, other) {
+            (Key::Str(left), Key::Str(right)) => (**left).cmp(&**right),
+            (Key::Bool(left), Key::Bool(right)) => left.cmp(right),
+            _ => rank(self).cmp(&rank(other)).then_with(|| number(self).cmp(&number(other))),
+        }
+    }
+}
+
+impl<'a> MapVal<'a> {
+    pub(crate) fn get(&self, key: &Key<'_>) -> Option<&Val<'a>> {
+        let index = self.entries.binary_search_by(|(candidate, _)| candidate.compare(key)).ok()?;
+        self.entries.get(index).map(|(_, value)| value)
+    }
+}
+
+impl<'a> StructVal<'a> {
+    pub(crate) fn get(&self, name: &str) -> Option<&Val<'a>> {
+        self.fields.iter().find(|(field, _)| &**field == name).map(|(_, value)| value)
+    }
+}
+
+impl<'a> Val<'a> {
+    pub(crate) fn from_json(json: &'a Json) -> Self {
+        match json {
+            Json::Null => Self::Null,
+            Json::Bool(value) => Self::Bool(*value),
+            Json::Number(number) => match number.as_i64() {
+                Some(value) => Self::Int(value),
+                None => Self::Double(number.as_f64().unwrap_or(f64::NAN)),
+            },
+            Json::String(text) => Self::Str(Text::Borrowed(text)),
+            Json::Array(items) => Self::JsonList(items),
+            Json::Object(map) => Self::JsonMap(map),
+        }
+    }
+
+    pub(crate) fn text(text: String) -> Self {
+        Self::Str(Text::Shared(text.into()))
+    }
+
+    pub(crate) fn size(size: usize) -> Self {
+        Self::Int(i64::try_from(size).unwrap_or(i64::MAX))
+    }
+
+    /// A list of these items, unless they nest too deep.
+    pub(crate) fn list(items: Vec<Val<'a>>) -> Result<Self, EvalError> {
+        let depth = deepen(items.iter().map(Self::depth))?;
+        Ok(Self::List(Arc::new(ListVal { items, depth })))
+    }
+
+    /// A map of these entries, in any order. The error names a key that is there twice.
+    pub(crate) fn map(mut entries: Vec<(Key<'a>, Val<'a>)>) -> Result<Self, EvalError> {
+        let depth = deepen(entries.iter().map(|(_, value)| value.depth()))?;
+        entries.sort_by(|(left, _), (right, _)| left.compare(right));
+        let repeated = entries
+            .windows(2)
+            .find(|pair| matches!(pair, [(left, _), (right, _)] if left.compare(right).is_eq()))
+            .and_then(<[_]>::first);
+        if let Some((key, _)) = repeated {
+            return Err(EvalError::RepeatedKey(crate::error::shorten(&key.text())));
+        }
+        Ok(Self::Map(Arc::new(MapVal { entries, depth })))
+    }
+
+    pub(crate) fn structure(
+        type_name: &Arc<str>,
+        fields: Vec<(Arc<str>, Val<'a>)>,
+    ) -> Result<Self, EvalError> {
+        let depth = deepen(fields.iter().map(|(_, value)| value.depth()))?;
+        Ok(Self::Struct(Arc::new(StructVal { type_name: Arc::clone(type_name), fields, depth })))
+    }
+
+    pub(crate) fn optional(value: Val<'a>) -> Result<Self, EvalError> {
+        let depth = deepen(std::iter::once(value.depth()))?;
+        Ok(Self::Optional(Some(Arc::new(OptionalVal { value, depth }))))
+    }
+
+    /// How deep it nests, as far as expressions made it.
+    fn depth(&self) -> u16 {
+        match self {
+            Self::List(list) => list.depth,
+            Self::Map(map) => map.depth,
+            Self::Struct(made) => made.depth,
+            Self::Optional(Some(optional)) => optional.depth,
+            _ => 0,
+        }
+    }
+
+    /// The items, when it is a list.
+    pub(crate) fn as_list(&self) -> Option<List<'a>> {
+        match self {
+            Self::JsonList(items) => Some(List::Json(items)),
+            Self::List(items) => Some(List::Made(Arc::clone(items))),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn type_name(&self) -> &'static str {
+        match self {
+            Self::Null => "null_type",
+            Self::Bool(_) => "bool",
+            Self::Int(_) => "int",
+            Self::Uint(_) => "uint",
+            Self::Double(_) => "double",
+            Self::Str(_) => "string",
+            Self::Bytes(_) => "bytes",
+            Self::Duration(_) => "google.protobuf.Duration",
+            Self::Timestamp(_) => "google.protobuf.Timestamp",
+            Self::JsonList(_) | Self::List(_) => "list",
+            Self::JsonMap(_) | Self::Map(_) => "map",
+            Self::Struct(_) => "object",
+            Self::Optional(_) => "optional_type",
+            Self::Type(_) => "type",
+            Self::Quantity(_) => "kubernetes.Quantity",
+        }
+    }
+}
+
+/// One more than the deepest of these.
+fn deepen(depths: impl Iterator<Item = u16>) -> Result<u16, EvalError> {
+    let depth = depths.max().unwrap_or(0);
+    if depth < MAX_MADE_DEPTH { Ok(depth + 1) } else { Err(EvalError::TooDeep) }
+}

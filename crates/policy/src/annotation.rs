@@ -1,0 +1,39 @@
+//! Keys of audit annotations.
+//!
+//! The API server puts `<webhook name>/` before a key, so a key has to be the name part of a qualified name:
+//! at most 63 letters, digits, `-`, `_` and `.`, with a letter or digit at both ends. Names of policies may be
+//! longer than that.
+
+/// Longest name part of a qualified name.
+const MAX_KEY: usize = 63;
+/// Key of the failures that a policy only notes down.
+pub(crate) const VIOLATIONS: &str = "violations";
+/// Longest key in an `auditAnnotations` entry, so that some of the policy's name fits before it.
+pub(crate) const MAX_SUFFIX: usize = 40;
+
+/// `policy.suffix`. A name that is too long is cut, and a digest of the whole tells it from others.
+pub(crate) fn key(policy: &str, suffix: &str) -> String {
+    let room = MAX_KEY.saturating_sub(suffix.len() + 1);
+    if policy.len() <= room {
+        return format!("{policy}.{suffix}");
+    }
+    let digest = format!("{:08x}", digest(policy));
+    let kept: String = policy.chars().take(room.saturating_sub(digest.len() + 1)).collect();
+    format!("{kept}-{digest}.{suffix}")
+}
+
+/// Whether `suffix` can end a key.
+pub(crate) fn is_suffix(suffix: &str) -> bool {
+    let inner = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
+    let ends = |byte: Option<&u8>| byte.is_some_and(u8::is_ascii_alphanumeric);
+    let bytes = suffix.as_bytes();
+    bytes.len() <= MAX_SUFFIX
+        && bytes.iter().all(|byte| inner(*byte))
+        && ends(bytes.first())
+        && ends(bytes.last())
+}
+
+/// FNV-1a, 32 bits: stable over versions and processes.
+fn digest(text: &str) -> u32 {
+    text.bytes().fold(0x811c_9dc5, |digest, byte| (digest ^ u32::from(byte)).wrapping_mul(0x0100_0193))
+}

@@ -1,0 +1,149 @@
+//! The smallest patch from one JSON document to another that touches only what differs.
+
+use std::cmp::Ordering;
+
+use serde_json::{Map, Value};
+
+/// Largest patch made, in bytes.
+pub(crate) const MAX_PATCH_BYTES: usize = 4 * 1024 * 1024;
+
+/// JSON text of the RFC 6902 patch that makes `after` of `before`; `None` where they are equal.
+///
+/// Maps are compared key by key. Lists keep their common beginning and end; between them, entries with a name
+/// are recognised by it where nothing was removed or moved, others go by position. Missing parents are added
+/// whole.
+pub(crate) fn diff(before: &Value, after: &Value) -> Option<Vec<u8>> {
+    let mut writer = Writer { path: Vec::new(), out: Vec::new() };
+    writer.value(before, after);
+    if writer.out.is_empty() {
+        return None;
+    }
+    writer.out.push(b']');
+    Some(writer.out)
+}
+
+enum Token<'a> {
+    Key(&'a str),
+    Index(usize),
+}
+
+struct Writer<'a> {
+    path: Vec<Token<'a>>,
+    out: Vec<u8>,
+}
+
+impl<'a> Writer<'a> {
+    fn value(&mut self, before: &'a Value, after: &'a Value) {
+        match (before, after) {
+            (Value::Object(before), Value::Object(after)) => self.map(before, after),
+            (Value::Array(before), Value::Array(after)) => self.list(before, after),
+            _ if before == after => {}
+            _ => self.operation("replace", Some(after)),
+        }
+    }
+
+    /// Both maps are ordered by key, so one walk along both finds every difference.
+    fn map(&mut self, before: &'a Map<String, Value>, after: &'a Map<String, Value>) {
+        let (mut old, mut new) = (before.iter().peekable(), after.iter().peekable());
+        loop {
+            let order = match (old.peek(), new.peek()) {
+                (None, None) => return,
+                (Some(_), None) => Ordering::Less,
+                (None, Some(_)) => Ordering::Greater,
+                (Some((a, _)), Some((b, _))) => a.as_str().cmp(b.as_str()),
+            };
+            let removed = if order.is_le() { old.next() } else { None };
+            let added = if order.is_ge() { new.next() } else { None };
+            match (removed, added) {
+                (Some((key, from)), Some((_, to))) => {
+                    self.at(Token::Key(key), |writer| writer.value(from, to));
+                }
+                (Some((key, _)), None) => self.at(Token::Key(key), |writer| writer.operation("remove", None)),
+                (None, Some((key, to))) => {
+                    self.at(Token::Key(key), |writer| writer.operation("add", Some(to)));
+                }
+                (None, None) => return,
+            }
+        }
+    }
+
+    fn list(&mut self, before: &'a [Value], after: &'a [Value]) {
+        let start = before.iter().zip(after).take_while(|(a, b)| a == b).count();
+        let (old, new) = (before.get(start..).unwrap_or_default(), after.get(start..).unwrap_or_default());
+        let end = old.iter().rev().zip(new.iter().rev()).take_while(|(a, b)| a == b).count();
+        let old = old.get(..old.len() - end).unwrap_or_default();
+        let new = new.get(..new.len() - end).unwrap_or_default();
+        if inserted_only(old, new) {
+            let mut remaining = old.iter().peekable();
+            for (offset, to) in new.iter().enumerate() {
+                let from = remaining.next_if(|from| same_name(from, to));
+                self.at(Token::Index(start + offset), |writer| match from {
+                    Some(from) => writer.value(from, to),
+                    None => writer.operation("add", Some(to)),
+                });
+            }
+            return;
+        }
+        let common = old.len().min(new.len());
+        for (offset, (from, to)) in old.iter().zip(new).enumerate() {
+            self.at(Token::Index(start + offset), |writer| writer.value(from, to));
+        }
+        for offset in (common..old.len()).rev() {
+            self.at(Token::Index(start + offset), |writer| writer.operation("remove", None));
+        }
+        for (offset, to) in new.iter().enumerate().skip(common) {
+            self.at(Token::Index(start + offset), |writer| writer.operation("add", Some(to)));
+        }
+    }
+
+    fn at(&mut self, token: Token<'a>, then: impl FnOnce(&mut Self)) {
+        self.path.push(token);
+        then(self);
+        self.path.pop();
+    }
+
+    fn operation(&mut self, operation: &str, value: Option<&Value>) {
+        self.out.push(if self.out.is_empty() { b'[' } else { b',' });
+        let mut path = String::with_capacity(64);
+        for token in &self.path {
+            path.push('/');
+            match token {
+                Token::Index(index) => path.push_str(&index.to_string()),
+                Token::Key(key) => escape(key, &mut path),
+            }
+        }
+        self.out.extend_from_slice(b"{\"op\":\"");
+        self.out.extend_from_slice(operation.as_bytes());
+        self.out.extend_from_slice(b"\",\"path\":");
+        self.out.extend_from_slice(Value::String(path).to_string().as_bytes());
+        if let Some(value) = value {
+            self.out.extend_from_slice(b",\"value\":");
+            self.out.extend_from_slice(value.to_string().as_bytes());
+        }
+        self.out.push(b'}');
+    }
+}
+
+/// Writes one token of a JSON pointer (RFC 6901).
+fn escape(key: &str, pointer: &mut String) {
+    for character in key.chars() {
+        match character {
+            '~' => pointer.push_str("~0"),
+            '/' => pointer.push_str("~1"),
+            other => pointer.push(other),
+        }
+    }
+}
+
+/// Whether every entry of `old` is found by its name in `new`, in the same order. An empty `old` is.
+fn inserted_only(old: &[Value], new: &[Value]) -> bool {
+    let mut new = new.iter();
+    old.iter().all(|from| new.any(|to| same_name(from, to)))
+}
+
+fn same_name(from: &Value, to: &Value) -> bool {
+    match (from.get("name"), to.get("name")) {
+        (Some(Value::String(from)), Some(Value::String(to))) => from == to,
+        _ => false,
+    }
+}

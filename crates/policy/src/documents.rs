@@ -1,0 +1,86 @@
+//! The objects of one review, parsed when first needed and once.
+
+use std::cell::OnceCell;
+
+use serde_json::Value;
+
+use crate::error::PolicyError;
+use crate::namespaces::Namespaces;
+use crate::request::Review;
+
+type Parsed = OnceCell<Result<Option<Value>, PolicyError>>;
+
+/// The objects of one review.
+pub(crate) struct Documents<'a> {
+    pub(crate) review: &'a Review<'a>,
+    namespaces: &'a Namespaces,
+    object: Parsed,
+    old_object: Parsed,
+    request: OnceCell<Result<Value, PolicyError>>,
+}
+
+impl<'a> Documents<'a> {
+    pub(crate) fn new(review: &'a Review<'a>, namespaces: &'a Namespaces) -> Self {
+        Self {
+            review,
+            namespaces,
+            object: OnceCell::new(),
+            old_object: OnceCell::new(),
+            request: OnceCell::new(),
+        }
+    }
+
+    /// The new object, `None` if absent or null. An error for what is not an object of JSON, or nests deeper
+    /// than 127.
+    pub(crate) fn object(&self) -> Result<Option<&Value>, PolicyError> {
+        read(&self.object, "object", self.review.object)
+    }
+
+    /// The old object, likewise.
+    pub(crate) fn old_object(&self) -> Result<Option<&Value>, PolicyError> {
+        read(&self.old_object, "oldObject", self.review.old_object)
+    }
+
+    /// `request` as expressions see it.
+    pub(crate) fn request(&self) -> Result<&Value, PolicyError> {
+        self.request
+            .get_or_init(|| {
+                let options = parse("options", self.review.options)?;
+                Ok(self.review.request.document(options.unwrap_or(Value::Null)))
+            })
+            .as_ref()
+            .map_err(Clone::clone)
+    }
+
+    /// `namespaceObject` as expressions see it: null for what has no namespace, Namespaces included.
+    pub(crate) fn namespace_object(&self) -> Result<Option<&'a Value>, PolicyError> {
+        if self.review.request.namespace.is_empty() || self.review.request.is_namespace() {
+            return Ok(None);
+        }
+        self.namespace(&self.review.request.namespace).map(Some)
+    }
+
+    /// The Namespace `name`, or an error saying that it is not known.
+    pub(crate) fn namespace(&self, name: &str) -> Result<&'a Value, PolicyError> {
+        self.namespaces.get(name).ok_or_else(|| PolicyError::Namespace(name.to_owned()))
+    }
+}
+
+fn read<'c>(cell: &'c Parsed, document: &'static str, text: &[u8]) -> Result<Option<&'c Value>, PolicyError> {
+    match cell.get_or_init(|| parse(document, text)) {
+        Ok(value) => Ok(value.as_ref()),
+        Err(error) => Err(error.clone()),
+    }
+}
+
+fn parse(document: &'static str, text: &[u8]) -> Result<Option<Value>, PolicyError> {
+    if text.is_empty() {
+        return Ok(None);
+    }
+    match serde_json::from_slice(text) {
+        Ok(Value::Null) => Ok(None),
+        Ok(value @ Value::Object(_)) => Ok(Some(value)),
+        Ok(_) => Err(PolicyError::Document { document, problem: "it is not a JSON object".to_owned() }),
+        Err(error) => Err(PolicyError::Document { document, problem: error.to_string() }),
+    }
+}

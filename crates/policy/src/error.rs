@@ -1,0 +1,103 @@
+//! What can be wrong with a policy as written, and what can go wrong when it is evaluated.
+
+use std::error::Error;
+
+use sallyport_cel::{CompileError, EvalError};
+use thiserror::Error;
+
+use crate::merge::MergeError;
+
+/// A policy that cannot be put in force.
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum DefinitionError {
+    /// An expression does not compile.
+    #[error("{0}")]
+    Expression(String, #[source] CompileError),
+    /// A field has a value that makes no sense.
+    #[error("{field}: {problem}")]
+    Field {
+        /// Path of the field below `spec`.
+        field: String,
+        /// What is wrong and what to do.
+        problem: String,
+    },
+    /// Two policies have the same name.
+    #[error("another policy of the same kind has this name; only the first is in force")]
+    Duplicate,
+    /// A policy without a name.
+    #[error("metadata.name is missing")]
+    Unnamed,
+}
+
+impl DefinitionError {
+    pub(crate) fn field(field: impl Into<String>, problem: impl Into<String>) -> Self {
+        Self::Field { field: field.into(), problem: problem.into() }
+    }
+
+    /// The error and its sources in one line.
+    pub(crate) fn explain(&self) -> String {
+        explain(self)
+    }
+}
+
+/// A policy that could not be evaluated for one review.
+#[derive(Clone, Debug, Error)]
+pub(crate) enum PolicyError {
+    #[error("the policy is not valid: {0}")]
+    Broken(String),
+    #[error("failed to read {document}: {problem}")]
+    Document { document: &'static str, problem: String },
+    #[error("namespace {0} is not known to this source")]
+    Namespace(String),
+    #[error("{0}")]
+    Evaluation(String, #[source] EvalError),
+    #[error("{what}: must give {expected}, not {found}")]
+    Type { what: String, expected: &'static str, found: String },
+    #[error("[{}]", .0.iter().map(Self::explain).collect::<Vec<_>>().join(", "))]
+    Several(Vec<PolicyError>),
+    #[error("{what}: operation {index} is not a JSON patch operation: {problem}")]
+    Operation { what: String, index: usize, problem: String },
+    #[error("{what}: failed to apply the patch: {problem}")]
+    Patch { what: String, problem: String },
+    #[error("{0}")]
+    Merge(String, #[source] MergeError),
+    #[error("{what}: {found} elements are more than the {limit} allowed")]
+    TooMany { what: String, found: usize, limit: usize },
+    #[error("the evaluation took longer than {0} ms")]
+    TooLong(u128),
+}
+
+impl PolicyError {
+    /// HTTP status and reason. An expression that fails on this object is 422 Invalid, as in Kubernetes; what
+    /// the engine cannot do (bounds, unreadable objects, broken policies) is 500 `InternalError`.
+    pub(crate) fn status(&self) -> (u16, &'static str) {
+        let internal = match self {
+            Self::Broken(_)
+            | Self::Document { .. }
+            | Self::Namespace(_)
+            | Self::TooMany { .. }
+            | Self::TooLong(_) => true,
+            Self::Evaluation(_, source) => source.is_limit(),
+            Self::Several(errors) => errors.iter().any(|error| error.status().0 == 500),
+            Self::Type { .. } | Self::Operation { .. } | Self::Patch { .. } | Self::Merge(..) => false,
+        };
+        if internal { (500, "InternalError") } else { (422, "Invalid") }
+    }
+
+    /// The error and its sources in one line.
+    pub(crate) fn explain(&self) -> String {
+        explain(self)
+    }
+}
+
+fn explain(error: &dyn Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        text.push_str(": ");
+        text.push_str(&cause.to_string());
+        source = cause.source();
+    }
+    text
+}

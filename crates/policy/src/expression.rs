@@ -1,0 +1,218 @@
+//! Expressions of a policy, each with the name that messages give it, and what they are evaluated over.
+
+use std::time::{Duration, Instant};
+
+use sallyport_api::{ForEach, Variable};
+use sallyport_cel::{Activation, Limits, Program, Scope, Value as Cel};
+use serde_json::Value;
+
+use crate::documents::Documents;
+use crate::error::{DefinitionError, PolicyError};
+
+/// What every expression may use.
+const VARIABLES: [&str; 4] = ["object", "oldObject", "request", "namespaceObject"];
+/// Most elements of a `forEach`.
+const MAX_ELEMENTS: usize = 1000;
+/// How long one policy may take for one review; each expression has its own bound besides.
+const MAX_DURATION: Duration = Duration::from_secs(1);
+
+/// A compiled expression.
+#[derive(Clone, Debug)]
+pub(crate) struct Expression {
+    what: String,
+    program: Program,
+}
+
+impl Expression {
+    /// Compiles `source`; `what` names it in messages.
+    pub(crate) fn compile(
+        what: impl Into<String>,
+        source: &str,
+        scope: &Scope,
+        uses: &mut Uses,
+    ) -> Result<Self, DefinitionError> {
+        let what = what.into();
+        match Program::compile(source, scope) {
+            Ok(program) => {
+                uses.note(&program);
+                Ok(Self { what, program })
+            }
+            Err(error) => Err(DefinitionError::Expression(what, error)),
+        }
+    }
+
+    pub(crate) fn what(&self) -> &str {
+        &self.what
+    }
+
+    pub(crate) fn source(&self) -> &str {
+        self.program.source()
+    }
+
+    pub(crate) fn evaluate<'a>(&self, activation: &Activation<'a>) -> Result<Cel<'a>, PolicyError> {
+        self.program.evaluate(activation).map_err(|error| PolicyError::Evaluation(self.what.clone(), error))
+    }
+
+    pub(crate) fn evaluate_bool(&self, activation: &Activation<'_>) -> Result<bool, PolicyError> {
+        let value = self.evaluate(activation)?;
+        value.as_bool().ok_or_else(|| self.mistyped("a bool", &value))
+    }
+
+    pub(crate) fn to_json(&self, value: &Cel<'_>) -> Result<Value, PolicyError> {
+        value.to_json().map_err(|error| PolicyError::Evaluation(self.what.clone(), error))
+    }
+
+    pub(crate) fn mistyped(&self, expected: &'static str, value: &Cel<'_>) -> PolicyError {
+        PolicyError::Type { what: self.what.clone(), expected, found: value.type_name().to_owned() }
+    }
+}
+
+/// Which of the costlier variables the expressions of a policy use.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Uses {
+    old_object: bool,
+    request: bool,
+    namespace_object: bool,
+}
+
+impl Uses {
+    fn note(&mut self, program: &Program) {
+        self.old_object |= program.uses("oldObject");
+        self.request |= program.uses("request");
+        self.namespace_object |= program.uses("namespaceObject");
+    }
+}
+
+/// The scope of matchConditions: no variables.
+pub(crate) fn base_scope() -> Scope {
+    Scope::new(&VARIABLES)
+}
+
+/// The base scope with the policy's variables; each sees those before it.
+pub(crate) fn scope_with(variables: &[Variable], uses: &mut Uses) -> Result<Scope, DefinitionError> {
+    let mut scope = base_scope();
+    for (index, variable) in variables.iter().enumerate() {
+        if !is_identifier(&variable.name) {
+            return Err(DefinitionError::field(
+                format!("variables[{index}].name"),
+                format!("{:?} is not an identifier of CEL", variable.name),
+            ));
+        }
+        if variables.iter().take(index).any(|other| other.name == variable.name) {
+            return Err(DefinitionError::field(
+                format!("variables[{index}].name"),
+                format!("{} is defined twice", variable.name),
+            ));
+        }
+        let what = format!("variables.{}", variable.name);
+        let program = Program::compile(&variable.expression, &scope)
+            .map_err(|error| DefinitionError::Expression(what, error))?;
+        uses.note(&program);
+        scope.define(&variable.name, program);
+    }
+    Ok(scope)
+}
+
+/// What a mutation or validation is repeated over.
+#[derive(Clone, Debug)]
+pub(crate) struct Loop {
+    list: Expression,
+    name: String,
+}
+
+impl Loop {
+    /// Compiles a `forEach` at `field` and gives the scope in which its element has its name.
+    pub(crate) fn compile(
+        field: &str,
+        each: &ForEach,
+        scope: &Scope,
+        uses: &mut Uses,
+    ) -> Result<(Self, Scope), DefinitionError> {
+        if !is_identifier(&each.name) || each.name == "variables" || VARIABLES.contains(&each.name.as_str()) {
+            return Err(DefinitionError::field(
+                format!("{field}.forEach.as"),
+                format!("{:?} is not a free identifier of CEL", each.name),
+            ));
+        }
+        let list = Expression::compile(format!("{field}.forEach.list"), &each.list, scope, uses)?;
+        let mut inner = scope.clone();
+        inner.variable(&each.name);
+        Ok((Self { list, name: each.name.clone() }, inner))
+    }
+
+    /// The elements. Null and an absent optional are no list: the expression has to give an empty one.
+    pub(crate) fn elements<'a>(&self, activation: &Activation<'a>) -> Result<Vec<Cel<'a>>, PolicyError> {
+        let value = self.list.evaluate(activation)?;
+        let elements: Vec<Cel<'a>> = match value.as_list() {
+            Some(items) => items.collect(),
+            None => return Err(self.list.mistyped("a list", &value)),
+        };
+        if elements.len() > MAX_ELEMENTS {
+            return Err(PolicyError::TooMany {
+                what: self.list.what.clone(),
+                found: elements.len(),
+                limit: MAX_ELEMENTS,
+            });
+        }
+        Ok(elements)
+    }
+
+    pub(crate) fn bind<'a>(&self, activation: &mut Activation<'a>, element: Cel<'a>) {
+        activation.bind(&self.name, element);
+    }
+}
+
+/// What the expressions of one policy see in one review, and until when they may run.
+#[derive(Clone, Copy)]
+pub(crate) struct Inputs<'a> {
+    pub(crate) object: Option<&'a Value>,
+    old_object: Option<&'a Value>,
+    request: Option<&'a Value>,
+    namespace_object: Option<&'a Value>,
+    deadline: Instant,
+}
+
+impl<'a> Inputs<'a> {
+    /// Fetches what the policy uses, and no more.
+    pub(crate) fn fetch(documents: &'a Documents<'_>, uses: Uses) -> Result<Self, PolicyError> {
+        Ok(Self {
+            object: documents.object()?,
+            old_object: if uses.old_object { documents.old_object()? } else { None },
+            request: if uses.request { Some(documents.request()?) } else { None },
+            namespace_object: if uses.namespace_object { documents.namespace_object()? } else { None },
+            deadline: Instant::now() + MAX_DURATION,
+        })
+    }
+
+    /// The same with another object.
+    pub(crate) fn with_object<'b>(&self, object: &'b Value) -> Inputs<'b>
+    where
+        'a: 'b,
+    {
+        Inputs { object: Some(object), ..*self }
+    }
+
+    pub(crate) fn activate(&self, scope: &Scope) -> Activation<'a> {
+        let mut activation = Activation::new(scope, Limits::default());
+        let cel = |value: Option<&'a Value>| value.map_or_else(Cel::null, Cel::from);
+        activation.bind("object", cel(self.object));
+        activation.bind("oldObject", cel(self.old_object));
+        activation.bind("request", cel(self.request));
+        activation.bind("namespaceObject", cel(self.namespace_object));
+        activation
+    }
+
+    /// An error once the policy has taken too long.
+    pub(crate) fn check_time(&self) -> Result<(), PolicyError> {
+        if Instant::now() > self.deadline {
+            return Err(PolicyError::TooLong(MAX_DURATION.as_millis()));
+        }
+        Ok(())
+    }
+}
+
+fn is_identifier(name: &str) -> bool {
+    let mut characters = name.chars();
+    characters.next().is_some_and(|first| first.is_ascii_alphabetic() || first == '_')
+        && characters.all(|other| other.is_ascii_alphanumeric() || other == '_')
+}

@@ -1,0 +1,204 @@
+//! Whether a policy is about a request: rules, scopes and selectors.
+
+use sallyport_api::{MatchConstraints, MatchPolicy, OperationType, ResourceRule, ResourceScope};
+
+use crate::documents::Documents;
+use crate::error::{DefinitionError, PolicyError};
+use crate::request::{GroupVersionResource, Operation, Request};
+use crate::selector::Selector;
+
+/// The match constraints of one policy.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Matcher {
+    pub(crate) rules: Vec<Rule>,
+    excluded: Vec<Rule>,
+    namespace_selector: Selector,
+    object_selector: Selector,
+    match_policy: MatchPolicy,
+}
+
+/// A rule with its operations filled in and its resources split.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Rule {
+    pub(crate) groups: Vec<String>,
+    versions: Vec<String>,
+    operations: Vec<OperationType>,
+    /// Resource and subresource; the latter empty if none.
+    pub(crate) resources: Vec<(String, String)>,
+    names: Vec<String>,
+    scope: ResourceScope,
+}
+
+impl Matcher {
+    /// Checks the constraints; rules without operations get `operations`.
+    pub(crate) fn compile(
+        constraints: &MatchConstraints,
+        operations: &[OperationType],
+    ) -> Result<Self, DefinitionError> {
+        if constraints.resource_rules.is_empty() {
+            return Err(DefinitionError::field(
+                "matchConstraints.resourceRules",
+                "must hold at least one rule, or the policy would match nothing",
+            ));
+        }
+        let rules = |field: &str, rules: &[ResourceRule], operations: &[OperationType]| {
+            rules
+                .iter()
+                .enumerate()
+                .map(|(index, rule)| {
+                    Rule::compile(&format!("matchConstraints.{field}[{index}]"), rule, operations)
+                })
+                .collect::<Result<Vec<_>, _>>()
+        };
+        Ok(Self {
+            rules: rules("resourceRules", &constraints.resource_rules, operations)?,
+            excluded: rules(
+                "excludeResourceRules",
+                &constraints.exclude_resource_rules,
+                &[OperationType::All],
+            )?,
+            namespace_selector: Selector::compile(
+                "matchConstraints.namespaceSelector",
+                constraints.namespace_selector.as_ref(),
+            )?,
+            object_selector: Selector::compile(
+                "matchConstraints.objectSelector",
+                constraints.object_selector.as_ref(),
+            )?,
+            match_policy: constraints.match_policy,
+        })
+    }
+
+    /// Whether the rules match, looking at no object. `Exact` looks at the resource that the registration
+    /// matched; `Equivalent` also at the one originally asked for.
+    pub(crate) fn matches_rules(&self, request: &Request) -> bool {
+        self.any(&self.rules, request) && !self.any(&self.excluded, request)
+    }
+
+    /// Whether the selectors match.
+    pub(crate) fn matches_selectors(&self, documents: &Documents<'_>) -> Result<bool, PolicyError> {
+        Ok(self.matches_namespace(documents)? && self.matches_object(documents)?)
+    }
+
+    fn any(&self, rules: &[Rule], request: &Request) -> bool {
+        rules.iter().any(|rule| {
+            rule.matches(request, &request.resource, &request.sub_resource)
+                || (self.match_policy == MatchPolicy::Equivalent
+                    && request.request_resource.as_ref().is_some_and(|resource| {
+                        rule.matches(request, resource, &request.request_sub_resource)
+                    }))
+        })
+    }
+
+    fn matches_namespace(&self, documents: &Documents<'_>) -> Result<bool, PolicyError> {
+        let selector = &self.namespace_selector;
+        if selector.is_empty() {
+            return Ok(true);
+        }
+        let request = documents.review.request;
+        if request.is_namespace() {
+            let own = match documents.object()? {
+                Some(object) => Some(object),
+                None => documents.old_object()?,
+            };
+            return match own {
+                Some(namespace) => Ok(selector.matches_object(namespace)),
+                None => Ok(selector.matches_object(documents.namespace(&request.name)?)),
+            };
+        }
+        if request.namespace.is_empty() {
+            return Ok(true);
+        }
+        match documents.namespace(&request.namespace) {
+            Ok(namespace) => Ok(selector.matches_object(namespace)),
+            Err(unknown) => selector.matches_name(&request.namespace).ok_or(unknown),
+        }
+    }
+
+    fn matches_object(&self, documents: &Documents<'_>) -> Result<bool, PolicyError> {
+        let selector = &self.object_selector;
+        if selector.is_empty() {
+            return Ok(true);
+        }
+        if documents.object()?.is_some_and(|object| selector.matches_object(object)) {
+            return Ok(true);
+        }
+        Ok(documents.old_object()?.is_some_and(|object| selector.matches_object(object)))
+    }
+}
+
+impl Rule {
+    fn compile(
+        field: &str,
+        rule: &ResourceRule,
+        operations: &[OperationType],
+    ) -> Result<Self, DefinitionError> {
+        for (name, list) in [
+            ("apiGroups", &rule.api_groups),
+            ("apiVersions", &rule.api_versions),
+            ("resources", &rule.resources),
+        ] {
+            if list.is_empty() {
+                return Err(DefinitionError::field(
+                    format!("{field}.{name}"),
+                    "must not be empty; write \"*\" for all",
+                ));
+            }
+        }
+        let resources = rule
+            .resources
+            .iter()
+            .map(|resource| {
+                let (resource, sub) = resource.split_once('/').unwrap_or((resource, ""));
+                (resource.to_owned(), sub.to_owned())
+            })
+            .collect();
+        Ok(Self {
+            groups: rule.api_groups.clone(),
+            versions: rule.api_versions.clone(),
+            operations: if rule.operations.is_empty() {
+                operations.to_vec()
+            } else {
+                rule.operations.clone()
+            },
+            resources,
+            names: rule.resource_names.clone(),
+            scope: rule.scope,
+        })
+    }
+
+    fn matches(&self, request: &Request, resource: &GroupVersionResource, sub_resource: &str) -> bool {
+        self.operations.iter().any(|operation| covers(*operation, request.operation))
+            && listed(&self.groups, &resource.group)
+            && listed(&self.versions, &resource.version)
+            && self.resources.iter().any(|(name, sub)| {
+                (name == "*" || *name == resource.resource) && (sub == "*" || sub == sub_resource)
+            })
+            && (self.names.is_empty() || self.names.contains(&request.name))
+            && self.in_scope(request)
+    }
+
+    /// Namespaces are cluster-scoped although their requests carry a namespace.
+    fn in_scope(&self, request: &Request) -> bool {
+        let namespaced = !request.namespace.is_empty() && !request.is_namespace();
+        match self.scope {
+            ResourceScope::All => true,
+            ResourceScope::Namespaced => namespaced,
+            ResourceScope::Cluster => !namespaced,
+        }
+    }
+}
+
+fn listed(list: &[String], item: &str) -> bool {
+    list.iter().any(|entry| entry == "*" || entry == item)
+}
+
+fn covers(rule: OperationType, operation: Operation) -> bool {
+    match rule {
+        OperationType::All => true,
+        OperationType::Create => operation == Operation::Create,
+        OperationType::Update => operation == Operation::Update,
+        OperationType::Delete => operation == Operation::Delete,
+        OperationType::Connect => operation == Operation::Connect,
+    }
+}

@@ -1,0 +1,256 @@
+//! What a set of policies decided, and how its policies fare.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use sallyport_api::FailurePolicy;
+
+use crate::error::PolicyError;
+
+/// Longest message of a status, in bytes.
+pub(crate) const MAX_MESSAGE_BYTES: usize = 8 * 1024;
+/// Longest single warning, in bytes.
+const MAX_WARNING_BYTES: usize = 1024;
+/// Most warnings of one review.
+const MAX_WARNINGS: usize = 64;
+/// Most causes of one status.
+const MAX_CAUSES: usize = 256;
+
+/// What a set of policies decided about a review.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Outcome {
+    /// Whether the request may go on.
+    pub allowed: bool,
+    /// Why not; set if and only if the request is refused.
+    pub status: Option<Status>,
+    /// Shown to the client.
+    pub warnings: Vec<String>,
+    /// For the audit log; the keys are valid as the name part of a qualified name.
+    pub audit_annotations: BTreeMap<String, String>,
+    /// JSON text of an RFC 6902 array; `None` where nothing changes or the request is refused.
+    pub patch: Option<Vec<u8>>,
+    /// One entry for each policy that matched, in the order of the names.
+    pub results: Vec<PolicyResult>,
+}
+
+/// Why a request is refused.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Status {
+    /// HTTP status, 400 to 599.
+    pub code: u16,
+    /// Machine-readable reason, such as `Forbidden`.
+    pub reason: String,
+    /// For people.
+    pub message: String,
+    /// The single offenders, where the policy tells them apart.
+    pub causes: Vec<Cause>,
+}
+
+/// One offender.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Cause {
+    /// Machine-readable, such as `FieldValueForbidden`.
+    pub reason: String,
+    /// For people.
+    pub message: String,
+    /// Path of the field, such as `spec.containers[0].env`; may be empty.
+    pub field: String,
+}
+
+/// What one policy did with a review.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PolicyResult {
+    /// Index of the policy in `policies()` of its set.
+    pub policy: usize,
+    /// What it did.
+    pub result: ResultKind,
+    /// How long it took.
+    pub duration: Duration,
+}
+
+/// What a policy did with a review.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ResultKind {
+    /// Its mutations changed the object.
+    Applied,
+    /// Its mutations had nothing to change.
+    Unchanged,
+    /// Its validations hold.
+    Allowed,
+    /// A validation failed and the request is refused for it.
+    Denied,
+    /// A validation failed and the client is warned.
+    Warned,
+    /// A validation failed and the audit log has it.
+    Audited,
+    /// One of its matchConditions is false.
+    Skipped,
+    /// It could not be evaluated; its failure policy decided what follows.
+    Error,
+}
+
+impl ResultKind {
+    /// As written in metrics and logs.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Applied => "applied",
+            Self::Unchanged => "unchanged",
+            Self::Allowed => "allowed",
+            Self::Denied => "denied",
+            Self::Warned => "warned",
+            Self::Audited => "audited",
+            Self::Skipped => "skipped",
+            Self::Error => "error",
+        }
+    }
+}
+
+/// How a policy of a set fares.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PolicyStatus {
+    /// Name of the policy.
+    pub name: String,
+    /// The failure policy in force.
+    pub failure_policy: FailurePolicy,
+    /// Whether it is in force as written.
+    pub state: PolicyState,
+    /// What is wrong; empty for an active policy.
+    pub message: String,
+}
+
+/// Whether a policy is in force as written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum PolicyState {
+    /// It is.
+    Active,
+    /// What is written is wrong; its last good form is in force.
+    Stale,
+    /// It is wrong and never was good: an error for the requests it matches.
+    Broken,
+}
+
+impl PolicyState {
+    /// As written in metrics and logs.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Active => "active",
+            Self::Stale => "stale",
+            Self::Broken => "broken",
+        }
+    }
+}
+
+/// Gathers what the policies say about one review.
+#[derive(Debug, Default)]
+pub(crate) struct Gathering {
+    refusal: Option<(u16, String)>,
+    messages: Vec<String>,
+    causes: Vec<Cause>,
+    warnings: Vec<String>,
+    pub(crate) audit_annotations: BTreeMap<String, String>,
+    pub(crate) results: Vec<PolicyResult>,
+}
+
+impl Gathering {
+    /// A refusal by `policy`, of one or more `messages`. The first refusal of a review gives code and reason.
+    pub(crate) fn refuse(
+        &mut self,
+        policy: &str,
+        code: u16,
+        reason: &str,
+        messages: &[String],
+        causes: Vec<Cause>,
+    ) {
+        self.refusal.get_or_insert_with(|| (code, reason.to_owned()));
+        self.messages.push(signed(messages, policy));
+        let room = MAX_CAUSES.saturating_sub(self.causes.len());
+        self.causes.extend(causes.into_iter().take(room));
+    }
+
+    /// A refusal because `policy` could not be evaluated.
+    pub(crate) fn refuse_error(&mut self, policy: &str, error: &PolicyError) {
+        let (code, reason) = error.status();
+        self.refusal.get_or_insert_with(|| (code, reason.to_owned()));
+        self.messages.push(format!("policy {policy}: {}", error.explain()));
+    }
+
+    /// A refusal that no single policy is to blame for.
+    pub(crate) fn fail(&mut self, message: String) {
+        self.refusal.get_or_insert_with(|| (500, "InternalError".to_owned()));
+        self.messages.push(message);
+    }
+
+    /// A warning; repeated ones are dropped, and so are those beyond the bound.
+    pub(crate) fn warn(&mut self, text: &str) {
+        let text = shorten(text, MAX_WARNING_BYTES);
+        if self.warnings.len() < MAX_WARNINGS && !self.warnings.contains(&text) {
+            self.warnings.push(text);
+        }
+    }
+
+    pub(crate) fn refused(&self) -> bool {
+        self.refusal.is_some()
+    }
+
+    /// The outcome, with `patch` unless the request is refused.
+    pub(crate) fn finish(self, patch: Option<Vec<u8>>) -> Outcome {
+        let allowed = self.refusal.is_none();
+        let status = self.refusal.map(|(code, reason)| Status {
+            code,
+            reason,
+            message: join(&self.messages, MAX_MESSAGE_BYTES),
+            causes: self.causes,
+        });
+        Outcome {
+            allowed,
+            status,
+            warnings: self.warnings,
+            audit_annotations: self.audit_annotations,
+            patch: patch.filter(|_| allowed),
+            results: self.results,
+        }
+    }
+}
+
+/// `messages` followed by the policy that says them.
+pub(crate) fn signed(messages: &[String], policy: &str) -> String {
+    format!("{} (policy {policy})", join(messages, MAX_MESSAGE_BYTES / 2))
+}
+
+/// Joins with `; ` as many as there is room for, and says how many are left out. Repeated ones count once.
+pub(crate) fn join(messages: &[String], room: usize) -> String {
+    let mut joined = String::new();
+    let mut seen: Vec<&str> = Vec::new();
+    let mut left_out = 0;
+    for message in messages {
+        if seen.contains(&message.as_str()) {
+            continue;
+        }
+        let separator = if joined.is_empty() { "" } else { "; " };
+        if !joined.is_empty() && joined.len() + separator.len() + message.len() > room {
+            left_out += 1;
+            continue;
+        }
+        joined.push_str(separator);
+        joined.push_str(&shorten(message, room));
+        seen.push(message);
+    }
+    if left_out > 0 {
+        joined.push_str("; and ");
+        joined.push_str(&left_out.to_string());
+        joined.push_str(" more");
+    }
+    joined
+}
+
+/// The beginning of `text`, at most `bytes` long.
+pub(crate) fn shorten(text: &str, bytes: usize) -> String {
+    if text.len() <= bytes {
+        return text.to_owned();
+    }
+    let mut end = bytes.saturating_sub('…'.len_utf8());
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    format!("{}…", text.get(..end).unwrap_or_default())
+}

@@ -1,0 +1,164 @@
+//! What the API server asks.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Map, Value, json};
+
+/// A kind of object.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct GroupVersionKind {
+    /// API group; empty for core.
+    pub group: String,
+    /// API version.
+    pub version: String,
+    /// Kind, such as `Pod`.
+    pub kind: String,
+}
+
+/// A resource.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct GroupVersionResource {
+    /// API group; empty for core.
+    pub group: String,
+    /// API version.
+    pub version: String,
+    /// Plural name, such as `pods`.
+    pub resource: String,
+}
+
+/// What is done to the object.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Operation {
+    /// CREATE
+    Create,
+    /// UPDATE
+    Update,
+    /// DELETE
+    Delete,
+    /// CONNECT
+    Connect,
+    /// Anything else; only rules for `*` match it.
+    #[default]
+    Unknown,
+}
+
+impl Operation {
+    /// The operation as Kubernetes spells it; empty for [`Operation::Unknown`].
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Create => "CREATE",
+            Self::Update => "UPDATE",
+            Self::Delete => "DELETE",
+            Self::Connect => "CONNECT",
+            Self::Unknown => "",
+        }
+    }
+}
+
+/// Who asks.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct UserInfo {
+    /// Name of the user.
+    pub username: String,
+    /// Unique id of the user.
+    pub uid: String,
+    /// Groups of the user.
+    pub groups: Vec<String>,
+    /// What the authenticator adds.
+    pub extra: BTreeMap<String, Vec<String>>,
+}
+
+/// What the API server asked, without the objects.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Request {
+    /// Identifies the review.
+    pub uid: String,
+    /// Kind of the object as it was sent to us.
+    pub kind: GroupVersionKind,
+    /// Resource as the registration matched it.
+    pub resource: GroupVersionResource,
+    /// Subresource; empty if none.
+    pub sub_resource: String,
+    /// Kind of the original request, before a conversion.
+    pub request_kind: Option<GroupVersionKind>,
+    /// Resource of the original request, before a conversion.
+    pub request_resource: Option<GroupVersionResource>,
+    /// Subresource of the original request; empty if none.
+    pub request_sub_resource: String,
+    /// Name of the object; empty where it is yet to be generated.
+    pub name: String,
+    /// Namespace of the request, which the object itself may lack; empty if cluster-scoped.
+    pub namespace: String,
+    /// What is done.
+    pub operation: Operation,
+    /// Who asks.
+    pub user_info: UserInfo,
+    /// Whether nothing will be stored.
+    pub dry_run: bool,
+}
+
+/// One review: the request and the raw JSON of its objects. An empty slice stands for an absent or null object.
+#[derive(Clone, Copy, Debug)]
+pub struct Review<'a> {
+    /// The request.
+    pub request: &'a Request,
+    /// The new object; absent on DELETE.
+    pub object: &'a [u8],
+    /// The object as it was; absent on CREATE and CONNECT.
+    pub old_object: &'a [u8],
+    /// The options of the operation; absent on CONNECT.
+    pub options: &'a [u8],
+}
+
+impl Request {
+    /// Whether the request is for core pods themselves, or one of their subresources.
+    pub(crate) fn is_pod(&self) -> bool {
+        self.resource.group.is_empty() && self.resource.resource == "pods"
+    }
+
+    /// Whether the request is for a Namespace.
+    pub(crate) fn is_namespace(&self) -> bool {
+        self.resource.group.is_empty() && self.resource.resource == "namespaces"
+    }
+
+    /// `request` as expressions see it. Empty fields are present, so that comparing them needs no `has()`.
+    pub(crate) fn document(&self, options: Value) -> Value {
+        let extra: Map<String, Value> =
+            self.user_info.extra.iter().map(|(key, values)| (key.clone(), json!(values))).collect();
+        let mut document = json!({
+            "uid": self.uid,
+            "kind": self.kind.document(),
+            "resource": self.resource.document(),
+            "subResource": self.sub_resource,
+            "requestKind": self.request_kind.as_ref().unwrap_or(&self.kind).document(),
+            "requestResource": self.request_resource.as_ref().unwrap_or(&self.resource).document(),
+            "requestSubResource": self.request_sub_resource,
+            "name": self.name,
+            "namespace": self.namespace,
+            "operation": self.operation.as_str(),
+            "userInfo": {
+                "username": self.user_info.username,
+                "uid": self.user_info.uid,
+                "groups": self.user_info.groups,
+                "extra": extra,
+            },
+            "dryRun": self.dry_run,
+        });
+        if let Some(fields) = document.as_object_mut() {
+            fields.insert("options".to_owned(), options);
+        }
+        document
+    }
+}
+
+impl GroupVersionKind {
+    fn document(&self) -> Value {
+        json!({"group": self.group, "version": self.version, "kind": self.kind})
+    }
+}
+
+impl GroupVersionResource {
+    fn document(&self) -> Value {
+        json!({"group": self.group, "version": self.version, "resource": self.resource})
+    }
+}

@@ -1,0 +1,97 @@
+//! Selectors over labels.
+
+use sallyport_api::{LabelSelector, LabelSelectorOperator};
+use serde_json::{Map, Value};
+
+use crate::error::DefinitionError;
+use crate::namespaces::NAME_LABEL;
+
+/// A selector that was found to be well formed.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Selector {
+    requirements: Vec<Requirement>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Requirement {
+    key: String,
+    operator: LabelSelectorOperator,
+    values: Vec<String>,
+}
+
+impl Selector {
+    /// Checks a selector; `field` is where it stands. None at all matches everything, as an empty one does.
+    pub(crate) fn compile(field: &str, selector: Option<&LabelSelector>) -> Result<Self, DefinitionError> {
+        let Some(selector) = selector else { return Ok(Self::default()) };
+        let mut requirements: Vec<Requirement> = selector
+            .match_labels
+            .iter()
+            .map(|(key, value)| Requirement {
+                key: key.clone(),
+                operator: LabelSelectorOperator::In,
+                values: vec![value.clone()],
+            })
+            .collect();
+        for (index, expression) in selector.match_expressions.iter().enumerate() {
+            let takes_values =
+                matches!(expression.operator, LabelSelectorOperator::In | LabelSelectorOperator::NotIn);
+            if takes_values == expression.values.is_empty() {
+                let must = if takes_values { "must not be empty" } else { "must be empty" };
+                let operator = expression.operator;
+                return Err(DefinitionError::field(
+                    format!("{field}.matchExpressions[{index}].values"),
+                    format!("{must} for the operator {operator:?}"),
+                ));
+            }
+            requirements.push(Requirement {
+                key: expression.key.clone(),
+                operator: expression.operator,
+                values: expression.values.clone(),
+            });
+        }
+        Ok(Self { requirements })
+    }
+
+    /// Whether it matches everything.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.requirements.is_empty()
+    }
+
+    /// Whether the labels in the metadata of `object` match.
+    pub(crate) fn matches_object(&self, object: &Value) -> bool {
+        let labels = object.get("metadata").and_then(|metadata| metadata.get("labels"));
+        self.matches(labels.and_then(Value::as_object))
+    }
+
+    /// Whether a namespace known by nothing but its name matches; `None` if its other labels matter.
+    pub(crate) fn matches_name(&self, name: &str) -> Option<bool> {
+        let mut open = false;
+        for requirement in &self.requirements {
+            if requirement.key != NAME_LABEL {
+                open = true;
+            } else if !requirement.holds(Some(name)) {
+                return Some(false);
+            }
+        }
+        (!open).then_some(true)
+    }
+
+    fn matches(&self, labels: Option<&Map<String, Value>>) -> bool {
+        self.requirements.iter().all(|requirement| {
+            let label = labels.and_then(|labels| labels.get(&requirement.key)).and_then(Value::as_str);
+            requirement.holds(label)
+        })
+    }
+}
+
+impl Requirement {
+    fn holds(&self, label: Option<&str>) -> bool {
+        let listed = || label.is_some_and(|label| self.values.iter().any(|value| value == label));
+        match self.operator {
+            LabelSelectorOperator::In => listed(),
+            LabelSelectorOperator::NotIn => !listed(),
+            LabelSelectorOperator::Exists => label.is_some(),
+            LabelSelectorOperator::DoesNotExist => label.is_none(),
+        }
+    }
+}

@@ -1,0 +1,187 @@
+//! A compiled set of policies of either kind: put together from the last good forms, indexed, immutable.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+use sallyport_api::{FailurePolicy, MatchConstraints, OperationType};
+
+use crate::documents::Documents;
+use crate::error::{DefinitionError, PolicyError};
+use crate::index::Index;
+use crate::matcher::Matcher;
+use crate::namespaces::Namespaces;
+use crate::outcome::{PolicyState, PolicyStatus};
+use crate::request::Request;
+
+/// A kind of policy that can be compiled.
+pub(crate) trait Definition: Sized {
+    /// The spec as written.
+    type Spec: PartialEq + std::fmt::Debug;
+    /// Operations of rules that name none.
+    const OPERATIONS: &'static [OperationType];
+
+    fn constraints(spec: &Self::Spec) -> &MatchConstraints;
+    fn failure_policy(spec: &Self::Spec) -> FailurePolicy;
+    fn compile(spec: &Self::Spec, matcher: &Matcher) -> Result<Self, DefinitionError>;
+}
+
+/// A policy that is in force.
+#[derive(Debug)]
+struct Good<D: Definition> {
+    spec: D::Spec,
+    matcher: Matcher,
+    policy: D,
+}
+
+/// A policy of the set.
+#[derive(Debug)]
+enum Entry<D: Definition> {
+    Good(Arc<Good<D>>),
+    /// Never was good; `None` if it is not even known what it matches.
+    Broken(Option<Matcher>),
+}
+
+/// A set of policies.
+#[derive(Debug)]
+pub(crate) struct Set<D: Definition> {
+    entries: Vec<Entry<D>>,
+    statuses: Vec<PolicyStatus>,
+    index: Index,
+    namespaces: Arc<Namespaces>,
+}
+
+/// A policy that matches a request.
+pub(crate) struct Match<'s, D> {
+    /// Its index in the set.
+    pub(crate) index: usize,
+    /// Its name.
+    pub(crate) name: &'s str,
+    /// The policy, or why it cannot be evaluated.
+    pub(crate) policy: Result<&'s D, PolicyError>,
+}
+
+impl<D: Definition> Set<D> {
+    /// Compiles policies given by name and spec. A policy whose spec did not change is taken from `previous`;
+    /// one that does not compile stays in force there, if it was.
+    pub(crate) fn compile(
+        policies: impl IntoIterator<Item = (Option<String>, D::Spec)>,
+        namespaces: Arc<Namespaces>,
+        previous: Option<&Self>,
+    ) -> Self {
+        let good: HashMap<&str, &Arc<Good<D>>> = previous.into_iter().flat_map(Self::good).collect();
+        let mut policies: Vec<(Option<String>, D::Spec)> = policies.into_iter().collect();
+        // Stable: of several with one name the first given counts.
+        policies.sort_by(|(a, _), (b, _)| a.cmp(b));
+        let mut set = Self { entries: Vec::new(), statuses: Vec::new(), index: Index::default(), namespaces };
+        let mut seen = HashSet::new();
+        for (name, spec) in policies {
+            let wrong = match &name {
+                None => Some(DefinitionError::Unnamed),
+                Some(name) if !seen.insert(name.clone()) => Some(DefinitionError::Duplicate),
+                Some(_) => None,
+            };
+            let name = name.unwrap_or_default();
+            let last =
+                if wrong.is_none() { good.get(name.as_str()).map(|good| Arc::clone(good)) } else { None };
+            set.add(name, spec, wrong, last);
+        }
+        set
+    }
+
+    /// The policies in the order of their names.
+    pub(crate) fn statuses(&self) -> &[PolicyStatus] {
+        &self.statuses
+    }
+
+    pub(crate) fn namespaces(&self) -> &Namespaces {
+        &self.namespaces
+    }
+
+    /// The policies at `door` whose rules match, in the order of their names.
+    pub(crate) fn candidates(&self, request: &Request, door: FailurePolicy) -> Vec<usize> {
+        let mut candidates = self.index.candidates(request);
+        candidates.retain(|index| {
+            self.statuses.get(*index).is_some_and(|status| status.failure_policy == door)
+                && self.matcher(*index).is_some_and(|matcher| matcher.matches_rules(request))
+        });
+        candidates
+    }
+
+    /// The candidate with this index if its selectors match too, or if that cannot be told.
+    pub(crate) fn select(&self, index: usize, documents: &Documents<'_>) -> Option<Match<'_, D>> {
+        let (entry, status) = (self.entries.get(index)?, self.statuses.get(index)?);
+        let policy = match (self.matcher(index)?.matches_selectors(documents), entry) {
+            (Ok(false), _) => return None,
+            (Err(error), _) => Err(error),
+            (Ok(true), Entry::Good(good)) => Ok(&good.policy),
+            (Ok(true), Entry::Broken(_)) => Err(PolicyError::Broken(status.message.clone())),
+        };
+        Some(Match { index, name: &status.name, policy })
+    }
+
+    fn add(
+        &mut self,
+        name: String,
+        spec: D::Spec,
+        wrong: Option<DefinitionError>,
+        last: Option<Arc<Good<D>>>,
+    ) {
+        let written = D::failure_policy(&spec);
+        let matcher = Matcher::compile(D::constraints(&spec), D::OPERATIONS);
+        let compiled = match (wrong, last) {
+            (None, Some(last)) if last.spec == spec => Ok(last),
+            (None, last) => build(spec, &matcher).map_err(|error| (error, last)),
+            (Some(error), last) => Err((error, last)),
+        };
+        let (entry, state, failure_policy, message) = match compiled {
+            Ok(good) => (Entry::Good(good), PolicyState::Active, written, String::new()),
+            Err((error, Some(last))) => {
+                let in_force = D::failure_policy(&last.spec);
+                (Entry::Good(last), PolicyState::Stale, in_force, error.explain())
+            }
+            Err((error, None)) => {
+                let mut message = error.explain();
+                if matcher.is_err() {
+                    message.push_str("; the policy matches nothing until this is mended");
+                }
+                (Entry::Broken(matcher.ok()), PolicyState::Broken, written, message)
+            }
+        };
+        let index = self.entries.len();
+        self.entries.push(entry);
+        self.statuses.push(PolicyStatus { name, failure_policy, state, message });
+        let Self { entries, index: by_resource, .. } = self;
+        if let Some(matcher) = entries.last().and_then(Entry::matcher) {
+            by_resource.insert(index, matcher);
+        }
+    }
+
+    fn matcher(&self, index: usize) -> Option<&Matcher> {
+        self.entries.get(index).and_then(Entry::matcher)
+    }
+
+    fn good(&self) -> impl Iterator<Item = (&str, &Arc<Good<D>>)> {
+        self.statuses.iter().zip(&self.entries).filter_map(|(status, entry)| match entry {
+            Entry::Good(good) => Some((status.name.as_str(), good)),
+            Entry::Broken(_) => None,
+        })
+    }
+}
+
+impl<D: Definition> Entry<D> {
+    fn matcher(&self) -> Option<&Matcher> {
+        match self {
+            Self::Good(good) => Some(&good.matcher),
+            Self::Broken(matcher) => matcher.as_ref(),
+        }
+    }
+}
+
+fn build<D: Definition>(
+    spec: D::Spec,
+    matcher: &Result<Matcher, DefinitionError>,
+) -> Result<Arc<Good<D>>, DefinitionError> {
+    let matcher = matcher.clone()?;
+    let policy = D::compile(&spec, &matcher)?;
+    Ok(Arc::new(Good { spec, matcher, policy }))
+}

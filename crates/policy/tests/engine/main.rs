@@ -1,0 +1,10 @@
+//! The policy engine through its public surface: policies in YAML, reviews in JSON.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, missing_docs)]
+
+mod definitions;
+mod fixtures;
+mod idempotence;
+mod matching;
+mod mutations;
+mod safety;
+mod validations;

@@ -1,0 +1,261 @@
+//! C-28, C-31…C-34, G-04: a patch is accepted exactly when the API server could apply it.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+use sallyport_review::Patch;
+use serde_json::value::{RawValue, to_raw_value};
+use serde_json::{Value, json};
+
+fn verify(object: &Value, patch: &str) -> Result<(), String> {
+    let object = to_raw_value(object).unwrap();
+    Patch::parse(patch.as_bytes()).and_then(|patch| patch.verify(Some(&object))).map_err(|e| e.to_string())
+}
+
+#[test]
+fn each_operation_applies_or_says_why_not() {
+    let object = json!({
+        "metadata": {"labels": {"a/b": "1", "m~n": "2", "": "3"}, "annotations": null},
+        "spec": {"containers": [{"name": "c0"}, {"name": "c1"}], "volumes": [], "n": 1.5, "héé": {"x": true}}
+    });
+    let rows = [
+        (r#"{"op":"add","path":"/metadata/labels/x","value":"1"}"#, ""),
+        (r#"{"op":"add","path":"/metadata/labels/x","value":null}"#, ""),
+        (r#"{"op":"replace","path":"/metadata/labels/a~1b","value":"1"}"#, ""),
+        (r#"{"op":"replace","path":"/metadata/labels/m~0n","value":"1"}"#, ""),
+        (r#"{"op":"replace","path":"/metadata/labels/","value":"1"}"#, ""),
+        (r#"{"op":"replace","path":"/spec/h\u00e9é/x","value":"1"}"#, ""),
+        (r#"{"op":"replace","path":"/metadata/labels/a/b","value":"1"}"#, "parent"),
+        (r#"{"op":"replace","path":"/metadata/labels/a~2b","value":"1"}"#, "JSON pointer"),
+        (r#"{"op":"replace","path":"/metadata/labels/a~","value":"1"}"#, "JSON pointer"),
+        (r#"{"op":"add","path":"metadata","value":1}"#, "JSON pointer"),
+        (r#"{"op":"add","path":"","value":{}}"#, "root"),
+        (r#"{"op":"remove","path":""}"#, "root"),
+        (r#"{"op":"test","path":"","value":{}}"#, "root"),
+        (r#"{"op":"move","from":"/spec","path":""}"#, "root"),
+        (r#"{"op":"copy","from":"","path":"/x"}"#, "`from`"),
+        (r#"{"op":"add","path":"/metadata/annotations/x","value":"1"}"#, "parent"),
+        (r#"{"op":"add","path":"/metadata/absent/x","value":"1"}"#, "parent"),
+        (r#"{"op":"add","path":"/metadata/annotations","value":{"x":"1"}}"#, ""),
+        (r#"{"op":"add","path":"/spec/volumes/-","value":1}"#, ""),
+        (r#"{"op":"add","path":"/spec/volumes/0","value":1}"#, ""),
+        (r#"{"op":"add","path":"/spec/volumes/1","value":1}"#, "index"),
+        (r#"{"op":"add","path":"/spec/containers/2","value":1}"#, ""),
+        (r#"{"op":"add","path":"/spec/containers/3","value":1}"#, "index"),
+        (r#"{"op":"add","path":"/spec/containers/00","value":1}"#, "index"),
+        (r#"{"op":"add","path":"/spec/containers/-1","value":1}"#, "index"),
+        (r#"{"op":"add","path":"/spec/containers/+1","value":1}"#, "index"),
+        (r#"{"op":"add","path":"/spec/containers/1e0","value":1}"#, "index"),
+        (r#"{"op":"add","path":"/spec/containers/99999999999999999999999","value":1}"#, "index"),
+        (r#"{"op":"add","path":"/spec/containers/name","value":1}"#, "index"),
+        (r#"{"op":"add","path":"/spec/n/x","value":1}"#, "parent"),
+        (r#"{"op":"remove","path":"/spec/containers/1"}"#, ""),
+        (r#"{"op":"remove","path":"/spec/containers/2"}"#, "index"),
+        (r#"{"op":"remove","path":"/spec/containers/-"}"#, "index"),
+        (r#"{"op":"remove","path":"/spec/absent"}"#, "does not exist"),
+        (r#"{"op":"replace","path":"/spec/absent","value":1}"#, "does not exist"),
+        (r#"{"op":"replace","path":"/spec/containers/-","value":1}"#, "does not exist"),
+        (r#"{"op":"test","path":"/spec/containers/0/name","value":"c0"}"#, ""),
+        (r#"{"op":"test","path":"/spec/containers","value":[{"name":"c0"},{"name":"c1"}]}"#, ""),
+        (r#"{"op":"test","path":"/spec/containers/0/name","value":"c1"}"#, "differs"),
+        (r#"{"op":"test","path":"/spec/absent","value":null}"#, "does not exist"),
+        (r#"{"op":"test","path":"/metadata/annotations","value":null}"#, ""),
+        (r#"{"op":"move","from":"/spec/containers/0","path":"/spec/containers/1"}"#, ""),
+        (r#"{"op":"move","from":"/spec/containers/0","path":"/spec/containers/2"}"#, "index"),
+        (r#"{"op":"move","from":"/spec","path":"/spec/inner"}"#, "itself"),
+        (r#"{"op":"move","from":"/spec","path":"/specific"}"#, ""),
+        (r#"{"op":"move","from":"/spec/n","path":"/spec/n"}"#, ""),
+        (r#"{"op":"move","from":"/spec/absent","path":"/x"}"#, "does not exist"),
+        (r#"{"op":"copy","from":"/spec","path":"/spec/inner"}"#, ""),
+        (r#"{"op":"copy","from":"/spec/containers/0","path":"/spec/containers/-"}"#, ""),
+        (r#"{"op":"copy","from":"/spec/absent","path":"/x"}"#, "does not exist"),
+        (r#"{"op":"copy","path":"/x"}"#, "`from`"),
+        (r#"{"op":"move","from":null,"path":"/x"}"#, "`from`"),
+        (r#"{"op":"add","path":"/x"}"#, "`value`"),
+        (r#"{"op":"replace","path":"/spec/n"}"#, "`value`"),
+        (r#"{"op":"test","path":"/spec/n"}"#, "`value`"),
+        (r#"{"op":"remove","path":"/spec/n","extra":[1]}"#, ""),
+    ];
+    for (operation, expected) in rows {
+        match (verify(&object, &format!("[{operation}]")), expected) {
+            (Ok(()), "") => {}
+            (Err(message), expected) if !expected.is_empty() => {
+                assert!(message.contains(expected), "{operation}: {message}");
+                assert!(message.contains("operation 0"), "{operation}: {message}");
+            }
+            (outcome, _) => panic!("{operation}: {outcome:?}, expected {expected:?}"),
+        }
+    }
+}
+
+/// C-31: text that is no patch is found before anything is applied.
+#[test]
+fn what_is_no_json_patch_is_refused() {
+    for text in [
+        "", "null", "{}", "[", "[]x", "[1]", "[null]", "[{}]", r#"[["add","/a",null,1]]"#, r#"[{"op":"add"}]"#,
+        r#"[{"path":"/a"}]"#, r#"[{"op":"spam","path":"/a"}]"#, r#"[{"op":"ADD","path":"/a","value":1}]"#,
+        r#"[{"op":"add","path":null,"value":1}]"#, r#"[{"op":"add","path":1,"value":1}]"#,
+        r#"[{"op":"add","op":"remove","path":"/a"}]"#,
+    ] {
+        let message = Patch::parse(text.as_bytes()).expect_err(text).to_string();
+        assert!(message.contains("JSON Patch array"), "{text}: {message}");
+    }
+    assert!(Patch::parse(b"[{\"op\":\"remove\",\"path\":\"/\xff\"}]").is_err());
+    let long = format!(r#"[{{"op":"{}","path":"/a"}}]"#, "x".repeat(1 << 20));
+    assert!(Patch::parse(long.as_bytes()).unwrap_err().to_string().len() < 500);
+}
+
+/// C-28, C-31: nothing to do needs no object; anything else does, and an object it must be.
+#[test]
+fn a_patch_needs_an_object_unless_it_is_empty() {
+    let operation = br#"[{"op":"add","path":"/a","value":1}]"#;
+    assert!(Patch::parse(b"[]").unwrap().is_empty());
+    assert!(Patch::parse(b" [ ] ").unwrap().verify(None).is_ok());
+    let message = Patch::parse(operation).unwrap().verify(None).unwrap_err().to_string();
+    assert!(message.contains("no object"), "{message}");
+    for object in ["[]", "null", "\"text\"", "1"] {
+        let raw: &RawValue = serde_json::from_str(object).unwrap();
+        let message = Patch::parse(operation).unwrap().verify(Some(raw)).unwrap_err().to_string();
+        assert!(message.contains("not a JSON object"), "{object}: {message}");
+    }
+}
+
+/// The second operation sees what the first did; the message counts from 0.
+#[test]
+fn operations_build_on_each_other() {
+    let object = json!({"metadata": {}});
+    let labels = r#"{"op":"add","path":"/metadata/labels","value":{}}"#;
+    let label = r#"{"op":"add","path":"/metadata/labels/a~1b","value":"1"}"#;
+    assert_eq!(verify(&object, &format!("[{labels},{label}]")), Ok(()));
+    let message = verify(&object, &format!("[{label},{labels}]")).unwrap_err();
+    assert!(message.contains("operation 0 (add \"/metadata/labels/a~1b\")"), "{message}");
+    let message = verify(&object, &format!(r#"[{labels},{{"op":"remove","path":"/x"}}]"#)).unwrap_err();
+    assert!(message.contains("operation 1 (remove"), "{message}");
+}
+
+fn repeated(operation: &str, times: usize) -> String {
+    format!("[{}]", vec![operation; times].join(","))
+}
+
+#[test]
+fn the_number_of_operations_is_bounded() {
+    let operation = r#"{"op":"add","path":"/a","value":1}"#;
+    assert_eq!(verify(&json!({}), &repeated(operation, 10_000)), Ok(()));
+    assert!(verify(&json!({}), &repeated(operation, 10_001)).unwrap_err().contains("10001 operations"));
+}
+
+/// Values may be as deep as they like: nobody looks into them. Paths and what copies build may not.
+#[test]
+fn depth_is_bounded_where_it_costs_stack() {
+    let deep = format!("{}{}", "[".repeat(500_000), "]".repeat(500_000));
+    assert_eq!(verify(&json!({}), &format!(r#"[{{"op":"add","path":"/a","value":{deep}}}]"#)), Ok(()));
+    let into = format!(r#"[{{"op":"add","path":"/a","value":{deep}}},{{"op":"add","path":"/a{}","value":1}}]"#, "/0".repeat(300));
+    assert!(verify(&json!({}), &into).unwrap_err().contains("deeper"));
+    let compare = format!(r#"[{{"op":"add","path":"/a","value":{deep}}},{{"op":"test","path":"/a","value":{deep}}}]"#);
+    assert!(verify(&json!({}), &compare).unwrap_err().contains("compared"));
+    let nest = r#"{"op":"add","path":"/b","value":{}},{"op":"copy","from":"/a","path":"/b/a"},{"op":"move","from":"/b","path":"/a"}"#;
+    assert!(verify(&json!({"a": {}}), &repeated(nest, 300)).unwrap_err().contains("deeper"));
+}
+
+/// A small patch must not build a large document, nor a long computation.
+#[test]
+fn growth_and_work_are_bounded() {
+    let double = r#"{"op":"copy","from":"/a","path":"/a/-"}"#;
+    assert!(verify(&json!({"a": ["x".repeat(1000)]}), &repeated(double, 40)).unwrap_err().contains("copies"));
+
+    let many = json!({"a": vec![0; 300_000], "b": 0});
+    let insert = r#"{"op":"add","path":"/a/0","value":1}"#;
+    let remove = r#"{"op":"remove","path":"/a/0"}"#;
+    let test = format!(r#"{{"op":"test","path":"/a","value":{}}}"#, many["a"]);
+    let shuttle = r#"{"op":"add","path":"/a/-","value":1},{"op":"move","from":"/a","path":"/c"},{"op":"move","from":"/c","path":"/a"}"#;
+    for operation in [insert, remove, &test, shuttle] {
+        assert_eq!(verify(&many, &repeated(operation, 2)), Ok(()));
+        let message = verify(&many, &repeated(operation, 1000)).unwrap_err();
+        assert!(message.contains("too much work"), "{message}");
+    }
+    let append = r#"{"op":"add","path":"/a/-","value":1}"#;
+    assert_eq!(verify(&many, &repeated(append, 10_000)), Ok(()), "an honest patch of the same length");
+}
+
+/// A generator with a fixed seed (splitmix64): the same cases at every run.
+struct Dice(u64);
+
+impl Dice {
+    fn roll(&mut self, sides: u64) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (z ^ (z >> 31)) % sides
+    }
+
+    fn pick<'a>(&mut self, of: &[&'a str]) -> &'a str {
+        of[usize::try_from(self.roll(of.len() as u64)).unwrap()]
+    }
+
+    fn value(&mut self, depth: u32) -> Value {
+        match self.roll(if depth == 0 { 4 } else { 8 }) {
+            0 => Value::Null,
+            1 => json!(self.roll(3)),
+            2 => json!(self.pick(&["x", "y~", ""])),
+            3 => json!(self.roll(2) == 0),
+            4 | 5 => (0..self.roll(4)).map(|_| self.value(depth - 1)).collect(),
+            _ => {
+                let members = (0..self.roll(4)).map(|_| (self.pick(&KEYS).to_owned(), self.value(depth - 1)));
+                Value::Object(members.collect())
+            }
+        }
+    }
+
+    fn path(&mut self) -> String {
+        let tokens = ["a", "b", "a~1b", "m~0n", "0", "1", "2", "-", "00", ""];
+        (0..=self.roll(3)).map(|_| format!("/{}", self.pick(&tokens))).collect()
+    }
+
+    fn operation(&mut self) -> Value {
+        let (path, from) = (self.path(), self.path());
+        match self.roll(6) {
+            0 | 1 => json!({"op": "add", "path": path, "value": self.value(2)}),
+            2 => json!({"op": "remove", "path": path}),
+            3 => json!({"op": "replace", "path": path, "value": self.value(2)}),
+            4 => json!({"op": "move", "from": from, "path": path}),
+            _ => json!({"op": "copy", "from": from, "path": path}),
+        }
+    }
+}
+
+const KEYS: [&str; 6] = ["a", "b", "a/b", "m~n", "0", ""];
+
+/// Success, failure and the resulting document agree with the json-patch crate. The one documented
+/// difference, the whole-document path, is not generated.
+#[test]
+fn random_patches_agree_with_json_patch() {
+    let mut dice = Dice(1);
+    let (mut applied, mut refused) = (0, 0);
+    for _ in 0..40_000 {
+        let members = (0..5).map(|_| (dice.pick(&KEYS).to_owned(), dice.value(3)));
+        let object = Value::Object(members.collect());
+        // Most random operations fail, so patches grow from operations that applied.
+        let mut patch: Vec<Value> = Vec::new();
+        let mut result = object.clone();
+        for _ in 0..6 {
+            let operation = dice.operation();
+            let one: json_patch::Patch = serde_json::from_value(json!([operation])).unwrap();
+            let theirs = json_patch::patch(&mut result, &one);
+            patch.push(operation);
+            let mut whole = patch.clone();
+            if theirs.is_ok() {
+                applied += 1;
+                let tests = result.as_object().unwrap().iter().map(|(key, value)| {
+                    json!({"op": "test", "path": format!("/{}", key.replace('~', "~0").replace('/', "~1")), "value": value})
+                });
+                whole.extend(tests);
+            } else {
+                refused += 1;
+                patch.pop();
+            }
+            let text = Value::Array(whole).to_string();
+            let ours = verify(&object, &text);
+            assert_eq!(ours.is_ok(), theirs.is_ok(), "{object}\n{text}\nours {ours:?}, theirs {theirs:?}");
+        }
+    }
+    assert!(applied > 20_000 && refused > 20_000, "{applied} applied, {refused} refused");
+}

@@ -1,0 +1,150 @@
+//! What a source held at one moment, and what was wrong with it.
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::sync::Arc;
+
+use sallyport_api::{MutationPolicy, ValidationPolicy};
+use serde_json::Value;
+
+/// The kinds of policy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum PolicyKind {
+    /// Changes objects.
+    MutationPolicy,
+    /// Accepts or refuses objects.
+    ValidationPolicy,
+}
+
+impl PolicyKind {
+    /// The kind as manifests spell it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::MutationPolicy => "MutationPolicy",
+            Self::ValidationPolicy => "ValidationPolicy",
+        }
+    }
+}
+
+/// A policy's identity.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct PolicyId {
+    /// Its kind.
+    pub kind: PolicyKind,
+    /// Its `metadata.name`.
+    pub name: String,
+}
+
+impl fmt::Display for PolicyId {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{} {}", self.kind.as_str(), self.name)
+    }
+}
+
+/// How much of the source a problem makes unreadable.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Scope {
+    /// One policy, whose name could be read.
+    Policy(PolicyId),
+    /// Something in one file; which policies, nobody can tell.
+    File,
+    /// An unknown number of files.
+    Directory,
+}
+
+/// Something in the source that cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Problem {
+    /// The file, relative to the directory; the directory itself for [`Scope::Directory`].
+    pub file: Arc<str>,
+    /// Which document of the file, from 1; 0 when it is about the whole file.
+    pub document: usize,
+    /// Line and column in the file, both from 1, when known.
+    pub position: Option<(u64, u64)>,
+    /// What is affected.
+    pub scope: Scope,
+    /// What is wrong.
+    pub message: String,
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{}", self.file)?;
+        if let Some((line, column)) = self.position {
+            write!(formatter, ":{line}:{column}")?;
+        } else if self.document > 0 {
+            write!(formatter, ": document {}", self.document)?;
+        }
+        if let Scope::Policy(policy) = &self.scope {
+            write!(formatter, ": {policy}")?;
+        }
+        write!(formatter, ": {}", self.message)
+    }
+}
+
+/// An object and where it comes from.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Entry<T> {
+    /// The file, relative to the directory.
+    pub file: Arc<str>,
+    /// True when this is the last good form, because the present one cannot be used.
+    pub stale: bool,
+    /// The object.
+    pub object: T,
+}
+
+/// What a source held at one moment.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Snapshot {
+    /// Mutation policies by name.
+    pub mutations: Vec<Entry<MutationPolicy>>,
+    /// Validation policies by name.
+    pub validations: Vec<Entry<ValidationPolicy>>,
+    /// Namespace objects by name, for selectors on namespaces without a cluster.
+    pub namespaces: Vec<Entry<Value>>,
+    /// What cannot be used, in the order of files.
+    pub problems: Vec<Problem>,
+    /// SHA-256 over names and contents of the files; equal digests mean equal sources.
+    pub digest: [u8; 32],
+}
+
+impl Snapshot {
+    /// Policies of a kind whose present form cannot be used and that have no earlier good form either.
+    pub fn unusable(&self, kind: PolicyKind) -> BTreeSet<&str> {
+        self.problems
+            .iter()
+            .filter_map(|problem| match &problem.scope {
+                Scope::Policy(policy) if policy.kind == kind => Some(policy.name.as_str()),
+                _ => None,
+            })
+            .filter(|name| match kind {
+                PolicyKind::MutationPolicy => !self.mutations.iter().any(|entry| entry.object.name() == *name),
+                PolicyKind::ValidationPolicy => !self.validations.iter().any(|entry| entry.object.name() == *name),
+            })
+            .collect()
+    }
+}
+
+/// An object with a name, as all sources' objects have.
+pub(crate) trait Named {
+    /// `metadata.name`, or the empty string.
+    fn name(&self) -> &str;
+}
+
+impl Named for MutationPolicy {
+    fn name(&self) -> &str {
+        self.metadata.name.as_deref().unwrap_or_default()
+    }
+}
+
+impl Named for ValidationPolicy {
+    fn name(&self) -> &str {
+        self.metadata.name.as_deref().unwrap_or_default()
+    }
+}
+
+impl Named for Value {
+    fn name(&self) -> &str {
+        self.pointer("/metadata/name").and_then(Self::as_str).unwrap_or_default()
+    }
+}

@@ -1,0 +1,237 @@
+//! A directory of policies as people and kubelet leave it.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+use std::fs;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use sallyport_sources::{Directory, PolicyKind, Scope, Snapshot, SourceError, watch};
+use tempfile::TempDir;
+
+fn mutation(name: &str, label: &str) -> String {
+    format!(
+        "apiVersion: sallyport.dev/v1alpha1\nkind: MutationPolicy\nmetadata:\n  name: {name}\nspec:\n  \
+         matchConstraints:\n    resourceRules:\n    - {{apiGroups: [\"\"], apiVersions: [v1], resources: [pods]}}\n  \
+         mutations:\n  - overlay:\n      metadata:\n        labels: {{x: \"{label}\"}}\n"
+    )
+}
+
+fn validation(name: &str) -> String {
+    format!(
+        "apiVersion: sallyport.dev/v1alpha1\nkind: ValidationPolicy\nmetadata: {{name: {name}}}\nspec:\n  \
+         matchConstraints: {{}}\n  validations: [{{expression: 'true'}}]\n"
+    )
+}
+
+fn mutations(snapshot: &Snapshot) -> Vec<(String, bool)> {
+    let name = |name: &Option<String>| name.clone().unwrap();
+    snapshot.mutations.iter().map(|entry| (name(&entry.object.metadata.name), entry.stale)).collect()
+}
+
+fn label(snapshot: &Snapshot, index: usize) -> String {
+    let overlay = snapshot.mutations[index].object.spec.mutations[0].overlay.clone().unwrap();
+    overlay["metadata"]["labels"]["x"].as_str().unwrap().to_owned()
+}
+
+fn load(directory: &TempDir, previous: Option<&Snapshot>) -> Snapshot {
+    Directory::new(directory.path()).load(previous).unwrap()
+}
+
+#[test]
+fn policies_and_namespaces_are_found_by_kind_wherever_they_are() {
+    let directory = TempDir::new().unwrap();
+    let root = directory.path();
+    fs::create_dir_all(root.join("recipe/fixtures")).unwrap();
+    fs::create_dir_all(root.join(".git")).unwrap();
+    fs::create_dir_all(root.join("..2026_01_01")).unwrap();
+    let namespace = "apiVersion: v1\nkind: Namespace\nmetadata: {name: shop, labels: {team: a}}\n";
+    fs::write(root.join("all.yaml"), format!("{}---\n{namespace}---\n{}", mutation("b", "1"), validation("v")))
+        .unwrap();
+    fs::write(root.join("recipe/a.yml"), mutation("a", "1")).unwrap();
+    fs::write(root.join("recipe/pod.yaml"), "apiVersion: v1\nkind: Pod\nmetadata: {name: p}\n").unwrap();
+    fs::write(
+        root.join("recipe/json.json"),
+        r#"{"apiVersion": "sallyport.dev/v1alpha1", "kind": "ValidationPolicy",
+            "metadata": {"name": "j"}, "spec": {"matchConstraints": {}}}"#,
+    )
+    .unwrap();
+    for unread in ["recipe/fixtures/x.yaml", ".git/x.yaml", "..2026_01_01/x.yaml", ".x.yaml", "x.txt"] {
+        fs::write(root.join(unread), mutation("unread", "1")).unwrap();
+    }
+
+    let snapshot = load(&directory, None);
+    assert_eq!(snapshot.problems, []);
+    assert_eq!(mutations(&snapshot), [("a".to_owned(), false), ("b".to_owned(), false)]);
+    assert_eq!(snapshot.validations.len(), 2);
+    assert_eq!(snapshot.namespaces.len(), 1);
+    assert_eq!(&*snapshot.mutations[0].file, "recipe/a.yml");
+}
+
+#[test]
+fn a_missing_directory_and_a_file_in_its_place_are_errors_that_name_it() {
+    let directory = TempDir::new().unwrap();
+    let file = directory.path().join("file");
+    fs::write(&file, "").unwrap();
+    for path in [directory.path().join("absent"), file] {
+        let error = Directory::new(&path).load(None).unwrap_err();
+        assert!(error.to_string().contains(path.to_str().unwrap()), "{error}");
+    }
+}
+
+#[test]
+fn one_name_twice_is_a_problem_and_the_first_file_wins() {
+    let directory = TempDir::new().unwrap();
+    fs::write(directory.path().join("b.yaml"), mutation("same", "second")).unwrap();
+    fs::write(directory.path().join("a.yaml"), mutation("same", "first")).unwrap();
+    fs::write(directory.path().join("c.yaml"), validation("same")).unwrap(); // another kind, another name space
+    let snapshot = load(&directory, None);
+    assert_eq!(label(&snapshot, 0), "first");
+    assert_eq!(snapshot.mutations.len() + snapshot.validations.len(), 2);
+    let [problem] = snapshot.problems.as_slice() else { panic!("{:?}", snapshot.problems) };
+    assert_eq!(&*problem.file, "b.yaml");
+    assert!(matches!(&problem.scope, Scope::Policy(id) if id.name == "same"));
+    assert!(snapshot.unusable(PolicyKind::MutationPolicy).is_empty());
+}
+
+#[test]
+fn a_policy_that_was_good_stays_in_its_last_good_form() {
+    type Damage = fn(&Path);
+    let rows: &[(&str, Damage, &[(&str, bool)])] = &[
+        ("its document fails the schema", |f| fs::write(f, mutation("a", "2").replace("spec:", "spce:")).unwrap(), &[
+            ("a", true),
+        ]),
+        ("its file is no YAML", |f| fs::write(f, "a: [").unwrap(), &[("a", true)]),
+        ("its file is no UTF-8", |f| fs::write(f, b"\xff\xfe").unwrap(), &[("a", true)]),
+        ("its file is too large", |f| fs::write(f, "#".repeat(1 << 21)).unwrap(), &[("a", true)]),
+        ("its file has too many documents", |f| fs::write(f, "a: 1\n---\n".repeat(2000)).unwrap(), &[("a", true)]),
+        ("its file became a directory beyond reach", |f| {
+            fs::remove_file(f).unwrap();
+            std::os::unix::fs::symlink("nowhere", f).unwrap();
+        }, &[("a", true)]),
+        ("its file is emptied", |f| fs::write(f, "").unwrap(), &[]),
+        ("its file is removed", |f| fs::remove_file(f).unwrap(), &[]),
+        ("it was renamed", |f| fs::write(f, mutation("c", "2")).unwrap(), &[("c", false)]),
+    ];
+    for (what, damage, expected) in rows {
+        let directory = TempDir::new().unwrap();
+        let file = directory.path().join("a.yaml");
+        fs::write(&file, mutation("a", "1")).unwrap();
+        fs::write(directory.path().join("z.yaml"), mutation("z", "1")).unwrap();
+        let before = load(&directory, None);
+        damage(&file);
+        let after = load(&directory, Some(&before));
+        let mut expected: Vec<_> = expected.iter().map(|(name, stale)| ((*name).to_owned(), *stale)).collect();
+        expected.push(("z".to_owned(), false));
+        assert_eq!(mutations(&after), expected, "{what}: {:?}", after.problems);
+        let kept = after.mutations.iter().any(|entry| entry.stale);
+        assert_eq!(after.problems.iter().any(|problem| &*problem.file == "a.yaml"), kept, "{what}");
+        // Once more: what is kept, is kept through any number of readings.
+        assert_eq!(mutations(&load(&directory, Some(&after))), expected, "{what}, read again");
+        // Repaired, it is current again.
+        let _ = fs::remove_file(&file);
+        fs::write(&file, mutation("a", "3")).unwrap();
+        let repaired = load(&directory, Some(&after));
+        assert_eq!((mutations(&repaired)[0].clone(), label(&repaired, 0)), (("a".to_owned(), false), "3".to_owned()));
+    }
+}
+
+#[test]
+fn a_policy_that_never_was_good_is_named_with_line_and_column() {
+    let directory = TempDir::new().unwrap();
+    let text = format!("{}---\n{}", mutation("good", "1"), mutation("bad", "1").replace("mutations:", "mutation:"));
+    fs::write(directory.path().join("p.yaml"), &text).unwrap();
+    let snapshot = load(&directory, None);
+    assert_eq!(mutations(&snapshot), [("good".to_owned(), false)]);
+    assert_eq!(snapshot.unusable(PolicyKind::MutationPolicy).into_iter().collect::<Vec<_>>(), ["bad"]);
+    let [problem] = snapshot.problems.as_slice() else { panic!("{:?}", snapshot.problems) };
+    let line = 1 + text.lines().position(|line| line.ends_with("mutation:")).unwrap() as u64;
+    assert_eq!((problem.position.unwrap().0, problem.document), (line, 2));
+    assert!(problem.to_string().starts_with(&format!("p.yaml:{line}:")), "{problem}");
+    assert!(problem.to_string().contains("MutationPolicy bad"), "{problem}");
+}
+
+#[test]
+fn symlink_circles_and_deep_trees_end() {
+    let directory = TempDir::new().unwrap();
+    std::os::unix::fs::symlink(".", directory.path().join("loop")).unwrap();
+    fs::create_dir_all(directory.path().join("1/2/3/4/5")).unwrap();
+    fs::write(directory.path().join("1/2/3/4/here.yaml"), mutation("here", "1")).unwrap();
+    fs::write(directory.path().join("1/2/3/4/5/beyond.yaml"), mutation("beyond", "1")).unwrap();
+    let snapshot = load(&directory, None);
+    assert_eq!(mutations(&snapshot), [("here".to_owned(), false)]);
+    assert!(snapshot.problems.iter().any(|problem| problem.message.contains("deeper")), "{:?}", snapshot.problems);
+}
+
+/// What `watch` reported, newest last.
+type Seen = Arc<std::sync::Mutex<Vec<Result<Arc<Snapshot>, SourceError>>>>;
+
+fn follow(root: &Path) -> (Seen, tokio::task::JoinHandle<()>) {
+    let directory = Directory::new(root);
+    let first = Arc::new(directory.load(None).unwrap());
+    let seen = Seen::default();
+    let sink = seen.clone();
+    let interval = Duration::from_millis(50);
+    let record = move |next| {
+        sink.lock().unwrap().push(next);
+        std::future::ready(())
+    };
+    let task = tokio::spawn(watch(directory, first, interval, record));
+    (seen, task)
+}
+
+/// Waits until what was seen satisfies `condition`; fails after ten seconds.
+async fn until(seen: &Seen, condition: impl Fn(&[Result<Arc<Snapshot>, SourceError>]) -> bool) {
+    let deadline = Instant::now() + Duration::from_secs(10);
+    while !condition(&seen.lock().unwrap()) {
+        assert!(Instant::now() < deadline, "{:?}", seen.lock().unwrap());
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+}
+
+#[tokio::test]
+async fn the_swap_of_a_config_map_mount_is_seen_as_one_change() {
+    let directory = TempDir::new().unwrap();
+    let root = directory.path();
+    for (version, value) in [("..1", "old"), ("..2", "new")] {
+        fs::create_dir(root.join(version)).unwrap();
+        fs::write(root.join(version).join("p.yaml"), mutation("p", value)).unwrap();
+    }
+    std::os::unix::fs::symlink("..1", root.join("..data")).unwrap();
+    std::os::unix::fs::symlink("..data/p.yaml", root.join("p.yaml")).unwrap();
+    let (seen, task) = follow(root);
+    std::os::unix::fs::symlink("..2", root.join("..data_tmp")).unwrap();
+    fs::rename(root.join("..data_tmp"), root.join("..data")).unwrap();
+    until(&seen, |seen| !seen.is_empty()).await;
+    task.abort();
+    let seen = seen.lock().unwrap();
+    assert_eq!(seen.len(), 1);
+    assert_eq!(label(seen[0].as_ref().unwrap(), 0), "new");
+}
+
+#[tokio::test]
+async fn edits_are_seen_and_a_lost_directory_is_told_once() {
+    let parent = TempDir::new().unwrap();
+    let root = parent.path().join("policies");
+    fs::create_dir(&root).unwrap();
+    fs::write(root.join("p.yaml"), mutation("p", "1")).unwrap();
+    let (seen, task) = follow(&root);
+    let last_label = |seen: &[Result<Arc<Snapshot>, SourceError>]| match seen.last() {
+        Some(Ok(snapshot)) => Some(label(snapshot, 0)),
+        _ => None,
+    };
+
+    fs::write(root.join("p.yaml"), mutation("p", "2")).unwrap();
+    until(&seen, |seen| last_label(seen).as_deref() == Some("2")).await;
+
+    fs::rename(&root, parent.path().join("away")).unwrap();
+    until(&seen, |seen| matches!(seen.last(), Some(Err(SourceError::Directory { .. })))).await;
+    let told = seen.lock().unwrap().len();
+
+    fs::rename(parent.path().join("away"), &root).unwrap();
+    fs::write(root.join("p.yaml"), mutation("p", "3")).unwrap();
+    until(&seen, |seen| last_label(seen).as_deref() == Some("3")).await;
+    task.abort();
+    let errors = seen.lock().unwrap().iter().filter(|next| next.is_err()).count();
+    assert_eq!(errors, 1, "told {told} things");
+}

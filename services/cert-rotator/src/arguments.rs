@@ -1,0 +1,341 @@
+//! Flags, each also in the environment, and what they amount to.
+
+use std::net::IpAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use kube::Client;
+use sallyport_pki::authority::MAX_LIFE;
+use sallyport_pki::names::{DEFAULT_CLUSTER_DOMAIN, Extras, Member, Suite, dns_label, dns_subdomain};
+use sallyport_pki::{Algorithm, Renewal};
+use sallyport_telemetry::TelemetryArgs;
+
+use crate::issuance::Policy;
+use crate::registration::Source;
+use crate::rotator::{Config, Registration};
+use crate::state::Wanted;
+use crate::store::{ClusterStore, DirectoryStore, SecretNames, Store};
+
+/// The namespace of a suite outside any cluster.
+const DEFAULT_NAMESPACE: &str = "sallyport";
+
+/// The shortest life: dates of certificates are whole seconds, and renewal needs a few of them.
+const MIN_LIFE: Duration = Duration::from_secs(10);
+
+/// Kinds of keys, as the flag spells them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum KeyAlgorithm {
+    /// ECDSA on P-256.
+    EcdsaP256,
+    /// RSA with 2048 bits.
+    #[value(name = "rsa-2048")]
+    Rsa2048,
+}
+
+/// Issues, renews and distributes the suite's certificates, and registers the suite with the API server.
+#[derive(Debug, Clone, clap::Parser)]
+#[command(name = "sallyport-cert-rotator", version)]
+pub struct Args {
+    /// Namespace of the suite. Default: the rotator's own.
+    #[arg(long, env = "SALLYPORT_NAMESPACE", value_name = "NAME")]
+    pub namespace: Option<String>,
+
+    /// DNS domain of the cluster.
+    #[arg(long, env = "SALLYPORT_CLUSTER_DOMAIN", value_name = "DOMAIN", default_value = DEFAULT_CLUSTER_DOMAIN)]
+    pub cluster_domain: String,
+
+    /// Service of the webhook. Its name is also the one that the backends accept of a client.
+    #[arg(long, env = "SALLYPORT_WEBHOOK_SERVICE", value_name = "NAME", default_value = "sallyport-webhook")]
+    pub webhook_service: String,
+
+    /// Service of the mutator.
+    #[arg(long, env = "SALLYPORT_MUTATOR_SERVICE", value_name = "NAME", default_value = "sallyport-mutator")]
+    pub mutator_service: String,
+
+    /// Service of the validator.
+    #[arg(
+        long,
+        env = "SALLYPORT_VALIDATOR_SERVICE",
+        value_name = "NAME",
+        default_value = "sallyport-validator"
+    )]
+    pub validator_service: String,
+
+    /// DNS names that every certificate carries besides its Service's.
+    #[arg(long, env = "SALLYPORT_EXTRA_NAMES", value_name = "NAME", value_delimiter = ',')]
+    pub extra_names: Vec<String>,
+
+    /// IP addresses that every certificate carries.
+    #[arg(long, env = "SALLYPORT_EXTRA_ADDRESSES", value_name = "IP", value_delimiter = ',')]
+    pub extra_addresses: Vec<IpAddr>,
+
+    /// Secret of the authority. No pod may mount it.
+    #[arg(long, env = "SALLYPORT_CA_SECRET", value_name = "NAME", default_value = "sallyport-ca")]
+    pub ca_secret: String,
+
+    /// Secret that the webhook mounts.
+    #[arg(
+        long,
+        env = "SALLYPORT_WEBHOOK_SECRET",
+        value_name = "NAME",
+        default_value = "sallyport-webhook-tls"
+    )]
+    pub webhook_secret: String,
+
+    /// Secret that the mutator mounts.
+    #[arg(
+        long,
+        env = "SALLYPORT_MUTATOR_SECRET",
+        value_name = "NAME",
+        default_value = "sallyport-mutator-tls"
+    )]
+    pub mutator_secret: String,
+
+    /// Secret that the validator mounts.
+    #[arg(
+        long,
+        env = "SALLYPORT_VALIDATOR_SECRET",
+        value_name = "NAME",
+        default_value = "sallyport-validator-tls"
+    )]
+    pub validator_secret: String,
+
+    /// Keep certificates in directories below this one instead of in Secrets.
+    #[arg(long, env = "SALLYPORT_STORE_DIR", value_name = "DIR")]
+    pub store_dir: Option<PathBuf>,
+
+    /// Kind of keys of new authorities; leaves have the kind of their authority.
+    #[arg(
+        long,
+        env = "SALLYPORT_KEY_ALGORITHM",
+        value_enum,
+        value_name = "KIND",
+        default_value = "ecdsa-p256"
+    )]
+    pub key_algorithm: KeyAlgorithm,
+
+    /// How long an authority lives: a number with s, m, h or d.
+    #[arg(long, env = "SALLYPORT_CA_LIFE", value_name = "TIME", default_value = "365d", value_parser = duration)]
+    pub ca_life: Duration,
+
+    /// How long a leaf lives.
+    #[arg(long, env = "SALLYPORT_LEAF_LIFE", value_name = "TIME", default_value = "90d", value_parser = duration)]
+    pub leaf_life: Duration,
+
+    /// Renew when less than this is left. Default: before two thirds of the life have passed.
+    #[arg(long, env = "SALLYPORT_RENEW_BEFORE", value_name = "TIME", value_parser = duration)]
+    pub renew_before: Option<Duration>,
+
+    /// Look at everything at least this often; changes in the cluster are seen at once.
+    #[arg(long, env = "SALLYPORT_INTERVAL", value_name = "TIME", default_value = "1m", value_parser = duration)]
+    pub interval: Duration,
+
+    /// `ConfigMap` that describes the registration, in the suite's namespace.
+    #[arg(
+        long,
+        env = "SALLYPORT_REGISTRATION_CONFIGMAP",
+        value_name = "NAME",
+        conflicts_with = "registration_file"
+    )]
+    pub registration_configmap: Option<String>,
+
+    /// File that describes the registration.
+    #[arg(long, env = "SALLYPORT_REGISTRATION_FILE", value_name = "FILE")]
+    pub registration_file: Option<PathBuf>,
+
+    /// `ClusterRole` that owns what is registered, so that it is collected with the release.
+    #[arg(long, env = "SALLYPORT_OWNER_CLUSTER_ROLE", value_name = "NAME")]
+    pub owner_cluster_role: Option<String>,
+
+    /// Kubeconfig of the cluster. Default: the pod's `ServiceAccount`, or the usual places.
+    #[arg(long, env = "SALLYPORT_KUBECONFIG", value_name = "FILE")]
+    pub kubeconfig: Option<PathBuf>,
+
+    /// Logs and the admin endpoint.
+    #[command(flatten)]
+    pub telemetry: TelemetryArgs,
+}
+
+impl Args {
+    /// Checks the flags and connects to the API server, if one is needed.
+    pub async fn into_config(self) -> anyhow::Result<Config> {
+        self.validate()?;
+        let is_registering = self.registration_configmap.is_some() || self.registration_file.is_some();
+        let client = if is_registering || self.store_dir.is_none() {
+            Some(crate::connect(self.kubeconfig.as_deref()).await?)
+        } else {
+            None
+        };
+        let own = client.as_ref().map(|client| client.default_namespace().to_owned());
+        let namespace = self.namespace.clone().or(own).unwrap_or_else(|| DEFAULT_NAMESPACE.to_owned());
+        let policy = self.policy(&namespace)?;
+        let store = match (&self.store_dir, &client) {
+            (Some(directory), _) => Store::Directory(DirectoryStore::new(directory.clone())),
+            (None, Some(client)) => {
+                Store::Cluster(Box::new(ClusterStore::new(client.clone(), &namespace, self.secret_names())))
+            }
+            (None, None) => anyhow::bail!("either --store-dir or an API server is needed"),
+        };
+        let registration = client.and_then(|client| self.registration(client));
+        Ok(Config { namespace, store, policy, interval: self.interval, registration })
+    }
+
+    fn validate(&self) -> anyhow::Result<()> {
+        for (flag, value) in [
+            ("--namespace", self.namespace.as_ref()),
+            ("--webhook-service", Some(&self.webhook_service)),
+            ("--mutator-service", Some(&self.mutator_service)),
+            ("--validator-service", Some(&self.validator_service)),
+        ] {
+            value.map_or(Ok(()), |value| dns_label(flag, value))?;
+        }
+        for (flag, value) in [
+            ("--cluster-domain", Some(&self.cluster_domain)),
+            ("--ca-secret", Some(&self.ca_secret)),
+            ("--webhook-secret", Some(&self.webhook_secret)),
+            ("--mutator-secret", Some(&self.mutator_secret)),
+            ("--validator-secret", Some(&self.validator_secret)),
+            ("--registration-configmap", self.registration_configmap.as_ref()),
+        ] {
+            value.map_or(Ok(()), |value| dns_subdomain(flag, value))?;
+        }
+        for name in &self.extra_names {
+            dns_subdomain("--extra-names", name)?;
+        }
+        let secrets = [&self.ca_secret, &self.webhook_secret, &self.mutator_secret, &self.validator_secret];
+        anyhow::ensure!(
+            std::collections::BTreeSet::from(secrets).len() == secrets.len(),
+            "--ca-secret, --webhook-secret, --mutator-secret and --validator-secret must be four different names"
+        );
+        for (flag, life) in [("--ca-life", self.ca_life), ("--leaf-life", self.leaf_life)] {
+            anyhow::ensure!(life >= MIN_LIFE, "{flag} is shorter than {} seconds", MIN_LIFE.as_secs());
+            anyhow::ensure!(life <= MAX_LIFE, "{flag} is longer than {} days", MAX_LIFE.as_secs() / 86_400);
+        }
+        anyhow::ensure!(self.leaf_life <= self.ca_life, "--leaf-life is longer than --ca-life");
+        let longest = Duration::from_secs(24 * 60 * 60);
+        anyhow::ensure!(self.interval <= longest, "--interval is longer than a day");
+        Ok(())
+    }
+
+    fn policy(&self, namespace: &str) -> anyhow::Result<Policy> {
+        let suite = Suite::new(
+            &self.webhook_service,
+            &self.mutator_service,
+            &self.validator_service,
+            namespace,
+            &self.cluster_domain,
+        )?;
+        let extras = Extras { dns_names: self.extra_names.clone(), addresses: self.extra_addresses.clone() };
+        let leaf = |member| suite.leaf(member, &extras).map(|leaf| (member, leaf));
+        let leaves = Member::ALL.into_iter().map(leaf).collect::<Result<_, _>>();
+        Ok(Policy {
+            wanted: Wanted {
+                leaves: leaves.context("failed to choose the certificates' names")?,
+                renewal: self.renew_before.map_or(Renewal::TwoThirds, Renewal::Before),
+            },
+            algorithm: match self.key_algorithm {
+                KeyAlgorithm::EcdsaP256 => Algorithm::EcdsaP256,
+                KeyAlgorithm::Rsa2048 => Algorithm::Rsa2048,
+            },
+            authority_life: self.ca_life,
+            leaf_life: self.leaf_life,
+        })
+    }
+
+    fn secret_names(&self) -> SecretNames {
+        SecretNames {
+            authority: self.ca_secret.clone(),
+            webhook: self.webhook_secret.clone(),
+            mutator: self.mutator_secret.clone(),
+            validator: self.validator_secret.clone(),
+        }
+    }
+
+    fn registration(&self, client: Client) -> Option<Registration> {
+        let source = match (&self.registration_configmap, &self.registration_file) {
+            (Some(name), _) => Source::ConfigMap(name.clone()),
+            (None, Some(path)) => Source::File(path.clone()),
+            (None, None) => return None,
+        };
+        Some(Registration {
+            client,
+            source,
+            owner_cluster_role: self.owner_cluster_role.clone(),
+            unregister_on_exit: false,
+        })
+    }
+}
+
+/// Reads a time: a whole number with `s`, `m`, `h` or `d`, at least one second.
+fn duration(text: &str) -> Result<Duration, String> {
+    let wrong = || format!("{text:?} is not a time: use a whole number with s, m, h or d, such as 90d");
+    let unit = text.chars().next_back().ok_or_else(wrong)?;
+    let seconds = match unit {
+        's' => 1,
+        'm' => 60,
+        'h' => 3_600,
+        'd' => 86_400,
+        _ => return Err(wrong()),
+    };
+    let number: u64 = text.strip_suffix(unit).and_then(|number| number.parse().ok()).ok_or_else(wrong)?;
+    match number.checked_mul(seconds) {
+        Some(seconds) if seconds > 0 => Ok(Duration::from_secs(seconds)),
+        _ => Err(wrong()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser as _;
+
+    use super::*;
+
+    fn args(flags: &[&str]) -> Result<Args, clap::Error> {
+        Args::try_parse_from(["sallyport-cert-rotator"].iter().chain(flags))
+    }
+
+    #[test]
+    fn times_have_a_unit() {
+        for (text, wanted) in
+            [("90d", Some(7_776_000)), ("5m", Some(300)), ("1s", Some(1)), ("24h", Some(86_400))]
+                .into_iter()
+                .chain(
+                    ["", "d", "0s", "-1s", "1", "1.5h", "1w", "1µ", "99999999999999999999d"]
+                        .map(|text| (text, None)),
+                )
+        {
+            assert_eq!(duration(text).ok().map(|d| d.as_secs()), wanted, "{text:?}");
+        }
+    }
+
+    #[tokio::test]
+    async fn wrong_flags_are_named_r_13() {
+        let rows: [(&[&str], &str); 8] = [
+            (&["--leaf-life", "9s"], "--leaf-life"),
+            (&["--webhook-service", "Bad_Name"], "--webhook-service"),
+            (&["--namespace", ""], "--namespace"),
+            (&["--cluster-domain", "a..b"], "--cluster-domain"),
+            (&["--extra-names", "ok,not_ok"], "--extra-names"),
+            (&["--leaf-life", "2d", "--ca-life", "1d"], "--leaf-life"),
+            (&["--ca-life", "40000d"], "--ca-life"),
+            (&["--ca-secret", "sallyport-mutator-tls"], "--ca-secret"),
+        ];
+        for (flags, wanted) in rows {
+            let flags: Vec<&str> = flags.iter().copied().chain(["--store-dir", "unused"]).collect();
+            let error = args(&flags).unwrap().into_config().await.unwrap_err();
+            assert!(error.to_string().contains(wanted), "{flags:?}: {error}");
+        }
+        assert!(args(&["--leaf-life", "soon"]).unwrap_err().to_string().contains("--leaf-life"));
+        assert!(args(&["--registration-file", "f", "--registration-configmap", "c"]).is_err());
+    }
+
+    #[tokio::test]
+    async fn a_directory_needs_no_cluster() {
+        let config = args(&["--store-dir", "unused"]).unwrap().into_config().await.unwrap();
+        assert!(config.registration.is_none());
+        assert_eq!(config.namespace, "sallyport");
+        let front = &config.policy.wanted.leaves[&Member::Webhook];
+        assert!(front.client_auth() && front.dns_names().contains("sallyport-webhook.sallyport.svc"));
+    }
+}

@@ -1,0 +1,15 @@
+//! The `sallyport-cert-rotator` program.
+
+use clap::Parser as _;
+use sallyport_cert_rotator::Args;
+
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+#[tokio::main]
+async fn main() -> anyhow::Result<()> {
+    rustls::crypto::aws_lc_rs::default_provider()
+        .install_default()
+        .map_err(|_| anyhow::anyhow!("a crypto provider is installed already"))?;
+    sallyport_cert_rotator::run(Args::parse()).await
+}

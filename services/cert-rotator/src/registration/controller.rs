@@ -1,0 +1,335 @@
+//! Keeping the registration as described: one round reads everything and writes what differs.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::time::{Duration, Instant, SystemTime};
+
+use k8s_openapi::api::rbac::v1::ClusterRole;
+use kube::Api;
+use sallyport_pki::Bundle;
+use serde_json::Value;
+use tracing::{info, warn};
+
+use super::description::{Described, Description, DescriptionError, Kind, Source};
+use super::difference::{Difference, difference};
+use super::live::{Live, Objects, owner};
+use super::proof::{Unproven, prove};
+use crate::FIELD_MANAGER;
+use crate::access::{AccessError, Verb, call};
+use crate::backoff::Backoff;
+use crate::metrics::Metrics;
+
+/// How soon to look again while the front is not proven or somebody else was faster.
+const SOON: Duration = Duration::from_secs(2);
+
+/// Why a round failed.
+#[derive(Debug, thiserror::Error)]
+pub enum RegistrationError {
+    /// The description could not be read.
+    #[error(transparent)]
+    Description(#[from] DescriptionError),
+    /// The API server refused or failed.
+    #[error(transparent)]
+    Access(#[from] AccessError),
+}
+
+/// What a round came to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Round {
+    /// Names of the objects that are to exist, to be watched.
+    pub watched: BTreeSet<(Kind, String)>,
+    /// When to look again at the latest; `None` when everything is as described.
+    pub again: Option<Duration>,
+}
+
+/// Keeps one registration.
+pub struct Controller {
+    objects: Objects,
+    source: Source,
+    namespace: String,
+    owner_cluster_role: Option<String>,
+    metrics: Metrics,
+    repairs: BTreeMap<(Kind, String), Repair>,
+    /// Why the front was last not proven, so that a long wait is one line in the log.
+    last_reason: Option<String>,
+}
+
+impl std::fmt::Debug for Controller {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Controller").field("source", &self.source).finish_non_exhaustive()
+    }
+}
+
+/// What was last written to an object, and how patient to be about writing the same again. Something new, a
+/// changed description or bundle, is no repair and never waits.
+#[derive(Clone, Copy, Default)]
+struct Repair {
+    written: Option<u64>,
+    backoff: Backoff,
+}
+
+impl Repair {
+    fn remaining(&self, wanted: u64, now: Instant) -> Duration {
+        if self.written == Some(wanted) { self.backoff.remaining(now) } else { Duration::ZERO }
+    }
+
+    fn note(&mut self, wanted: u64, now: Instant) {
+        if self.written == Some(wanted) {
+            self.backoff.written(now);
+        } else {
+            *self = Self { written: Some(wanted), backoff: Backoff::default() };
+        }
+    }
+}
+
+/// The owner that configurations are to have.
+enum Owner {
+    /// None was asked for.
+    Unowned,
+    /// This one.
+    Present(Value, String),
+    /// It was asked for and is not there: the release is being removed.
+    Absent,
+}
+
+impl Controller {
+    /// A controller of what `source` describes.
+    pub fn new(
+        objects: Objects,
+        source: Source,
+        namespace: &str,
+        owner_cluster_role: Option<String>,
+        metrics: Metrics,
+    ) -> Self {
+        Self {
+            objects,
+            source,
+            namespace: namespace.to_owned(),
+            owner_cluster_role,
+            metrics,
+            repairs: BTreeMap::new(),
+            last_reason: None,
+        }
+    }
+
+    /// Brings the cluster closer to the description; writes nothing when nothing differs.
+    pub async fn round(&mut self, bundle: &Bundle, now: SystemTime) -> Result<Round, RegistrationError> {
+        let description = self.source.read(self.objects.client(), &self.namespace).await?;
+        let mut again: Option<Duration> = None;
+        if let Some(service) = &description.service {
+            again = sooner(again, self.keep_service(service, &description).await?);
+        }
+        for described in &description.configurations {
+            again = sooner(again, self.keep_configuration(described, bundle, now).await?);
+        }
+        let watched = description
+            .service
+            .iter()
+            .chain(&description.configurations)
+            .map(|described| (described.kind, described.name.clone()))
+            .collect();
+        Ok(Round { watched, again })
+    }
+
+    /// Removes what is registered: for a suite that lives no longer than its process.
+    pub async fn unregister(&self) -> Result<(), RegistrationError> {
+        let description = self.source.read(self.objects.client(), &self.namespace).await?;
+        for described in description.configurations.iter().chain(&description.service) {
+            let live = self.objects.get(described.kind, &described.name).await?;
+            if let Some(live) = live.filter(Live::is_ours) {
+                self.objects.delete(described.kind, &described.name, &live).await?;
+                info!(kind = described.kind.kind(), name = described.name, "unregistered");
+            }
+        }
+        Ok(())
+    }
+
+    /// The Service is owned by the configurations, so that it is collected after them; until there is one, by
+    /// what owns them.
+    async fn keep_service(
+        &mut self,
+        described: &Described,
+        description: &Description,
+    ) -> Result<Option<Duration>, AccessError> {
+        let mut owners = Vec::new();
+        for configuration in description.configurations.iter().filter(|c| c.is_wanted()) {
+            if let Some(live) = self.objects.get(configuration.kind, &configuration.name).await? {
+                owners.push(live.as_owner(configuration.kind, &configuration.name));
+            }
+        }
+        if owners.is_empty() {
+            match self.owner().await? {
+                Owner::Unowned => {}
+                Owner::Present(owner, _) => owners.push(owner),
+                Owner::Absent => return Ok(None),
+            }
+        }
+        let wanted = described.complete(&Bundle::empty(), &owners);
+        let live = self.objects.get(described.kind, &described.name).await?;
+        let differs = live
+            .as_ref()
+            .is_none_or(|live| difference(&wanted, &live.object, FIELD_MANAGER) != Difference::None);
+        if !differs {
+            return Ok(None);
+        }
+        self.write(described, &wanted, live.as_ref()).await
+    }
+
+    async fn keep_configuration(
+        &mut self,
+        described: &Described,
+        bundle: &Bundle,
+        now: SystemTime,
+    ) -> Result<Option<Duration>, AccessError> {
+        let (kind, name) = (described.kind, described.name.as_str());
+        let live = self.objects.get(kind, name).await?;
+        if !described.is_wanted() {
+            self.metrics.forget(&described.label());
+            if let Some(live) = live.filter(Live::is_ours) {
+                self.objects.delete(kind, name, &live).await?;
+                info!(kind = kind.kind(), name, "removed the configuration: it has no entries any more");
+            }
+            return Ok(None);
+        }
+        let (owners, owner_uid) = match self.owner().await? {
+            Owner::Unowned => (Vec::new(), None),
+            Owner::Present(owner, uid) => (vec![owner], Some(uid)),
+            Owner::Absent => {
+                self.metrics.in_sync(&described.label(), false);
+                if live.is_none() {
+                    self.unproven(name, "the ClusterRole that is to own it does not exist".to_owned());
+                    return Ok(Some(SOON));
+                }
+                // It is about to be collected with its owner; writing would only prolong its life.
+                return Ok(None);
+            }
+        };
+        if let (Some(live), Some(uid)) = (&live, &owner_uid) {
+            let former = live.owners_of_kind("ClusterRole");
+            if live.is_ours() && !former.is_empty() && !former.contains(&uid.as_str()) {
+                self.objects.delete(kind, name, live).await?;
+                info!(kind = kind.kind(), name, "removed the configuration of a former release of that name");
+                return Ok(Some(Duration::ZERO));
+            }
+        }
+        let wanted = described.complete(bundle, &owners);
+        let found =
+            live.as_ref().map_or(Difference::Fields, |live| difference(&wanted, &live.object, FIELD_MANAGER));
+        self.metrics.in_sync(&described.label(), found == Difference::None);
+        match found {
+            Difference::None => {
+                let repair = self.repair(described);
+                if repair.remaining(fingerprint(&wanted), Instant::now()).is_zero() {
+                    self.metrics.waiting(&described.label(), Duration::ZERO);
+                }
+                return Ok(None);
+            }
+            // The front cannot be reached until this is repaired, so nothing is waited for.
+            Difference::Bundle => {}
+            Difference::Fields => {
+                if let Err(reason) = prove(self.objects.client(), &described.targets, bundle, now).await {
+                    if let Unproven::Access(error) = reason {
+                        return Err(error);
+                    }
+                    self.unproven(name, chain(&reason));
+                    return Ok(Some(SOON));
+                }
+            }
+        }
+        self.write(described, &wanted, live.as_ref()).await
+    }
+
+    async fn write(
+        &mut self,
+        described: &Described,
+        wanted: &Value,
+        over: Option<&Live>,
+    ) -> Result<Option<Duration>, AccessError> {
+        let (kind, name) = (described.kind, described.name.as_str());
+        let fingerprint = fingerprint(wanted);
+        let waiting = self.repair(described).remaining(fingerprint, Instant::now());
+        if !waiting.is_zero() {
+            warn!(
+                kind = kind.kind(),
+                name,
+                wait_seconds = waiting.as_secs_f64(),
+                "somebody else changed the object again; waiting before it is repaired"
+            );
+            if kind != Kind::Service {
+                self.metrics.waiting(&described.label(), waiting);
+            }
+            return Ok(Some(waiting));
+        }
+        match self.objects.apply(kind, name, wanted, over).await {
+            Ok(live) => {
+                self.last_reason = None;
+                let good = difference(wanted, &live.object, FIELD_MANAGER) == Difference::None;
+                let repair = self.repairs.entry((kind, described.name.clone())).or_default();
+                repair.note(fingerprint, Instant::now());
+                if kind != Kind::Service {
+                    self.metrics.in_sync(&described.label(), good);
+                    self.metrics.written(&described.label());
+                }
+                info!(kind = kind.kind(), name, created = over.is_none(), "registered");
+                if !good {
+                    warn!(kind = kind.kind(), name, "the API server changed what was described");
+                }
+                // The Service is given its owners once there are some.
+                Ok((over.is_none() && kind != Kind::Service).then_some(Duration::ZERO))
+            }
+            Err(error) if error.is_overtaken() => {
+                info!(kind = kind.kind(), name, "somebody else changed the object first; reading again");
+                Ok(Some(SOON))
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// The owner, read live each time: a cached UID could be a former release's.
+    async fn owner(&self) -> Result<Owner, AccessError> {
+        let Some(name) = &self.owner_cluster_role else { return Ok(Owner::Unowned) };
+        let roles: Api<ClusterRole> = Api::all(self.objects.client().clone());
+        let role = call(Verb::Get, "clusterroles", name, roles.get_metadata_opt(name)).await?;
+        let metadata = role.map(|role| role.metadata).filter(|m| m.deletion_timestamp.is_none());
+        Ok(match metadata.and_then(|metadata| metadata.uid) {
+            Some(uid) => {
+                Owner::Present(owner("rbac.authorization.k8s.io/v1", "ClusterRole", name, &uid), uid)
+            }
+            None => Owner::Absent,
+        })
+    }
+
+    fn repair(&self, described: &Described) -> Repair {
+        self.repairs.get(&(described.kind, described.name.clone())).copied().unwrap_or_default()
+    }
+
+    fn unproven(&mut self, name: &str, reason: String) {
+        if self.last_reason.as_ref() != Some(&reason) {
+            info!(name, reason, "not registered yet");
+            self.last_reason = Some(reason);
+        }
+    }
+}
+
+/// Tells one wanted object from another, within this process.
+fn fingerprint(wanted: &Value) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    wanted.to_string().hash(&mut hasher);
+    hasher.finish()
+}
+
+/// An error with its sources, in one line.
+pub(crate) fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(error) = source {
+        text.push_str(": ");
+        text.push_str(&error.to_string());
+        source = error.source();
+    }
+    text
+}
+
+fn sooner(one: Option<Duration>, other: Option<Duration>) -> Option<Duration> {
+    [one, other].into_iter().flatten().min()
+}

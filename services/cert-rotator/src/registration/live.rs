@@ -1,0 +1,132 @@
+//! The live objects, read and written as JSON: what is not described is never touched.
+
+use kube::api::{
+    ApiResource, DeleteParams, DynamicObject, GroupVersionKind, Patch, PatchParams, Preconditions,
+};
+use kube::{Api, Client};
+use serde_json::{Value, json};
+
+use super::description::Kind;
+use crate::FIELD_MANAGER;
+use crate::access::{AccessError, Verb, call};
+
+/// A live object.
+#[derive(Debug, Clone)]
+pub struct Live {
+    /// The object as JSON.
+    pub object: Value,
+    /// Its UID.
+    pub uid: String,
+}
+
+impl Live {
+    fn new(object: &DynamicObject) -> Self {
+        let uid = object.metadata.uid.clone().unwrap_or_default();
+        Self { object: serde_json::to_value(object).unwrap_or_default(), uid }
+    }
+
+    /// Whether this rotator applied it, so that it may remove it.
+    pub fn is_ours(&self) -> bool {
+        let managed = self.object.pointer("/metadata/managedFields").and_then(Value::as_array);
+        managed
+            .into_iter()
+            .flatten()
+            .any(|entry| entry.get("manager").and_then(Value::as_str) == Some(FIELD_MANAGER))
+    }
+
+    /// UIDs of owners of `kind`.
+    pub fn owners_of_kind(&self, kind: &str) -> Vec<&str> {
+        let owners = self.object.pointer("/metadata/ownerReferences").and_then(Value::as_array);
+        owners
+            .into_iter()
+            .flatten()
+            .filter(|owner| owner.get("kind").and_then(Value::as_str) == Some(kind))
+            .filter_map(|owner| owner.get("uid")?.as_str())
+            .collect()
+    }
+
+    /// A reference by which this object owns another. It does not block deletion: that would need a right on
+    /// finalizers.
+    pub fn as_owner(&self, kind: Kind, name: &str) -> Value {
+        owner(kind.api_version(), kind.kind(), name, &self.uid)
+    }
+}
+
+/// An owner reference.
+pub fn owner(api_version: &str, kind: &str, name: &str, uid: &str) -> Value {
+    json!({"apiVersion": api_version, "kind": kind, "name": name, "uid": uid})
+}
+
+/// Access to the objects of a registration.
+#[derive(Clone)]
+pub struct Objects {
+    client: Client,
+    namespace: String,
+}
+
+impl Objects {
+    /// Access with `client`; Services are in `namespace`.
+    pub fn new(client: Client, namespace: &str) -> Self {
+        Self { client, namespace: namespace.to_owned() }
+    }
+
+    fn api(&self, kind: Kind) -> Api<DynamicObject> {
+        let (group, version) = kind.api_version().split_once('/').unwrap_or(("", kind.api_version()));
+        let gvk = GroupVersionKind::gvk(group, version, kind.kind());
+        let resource = ApiResource::from_gvk_with_plural(&gvk, kind.resource());
+        if kind == Kind::Service {
+            Api::namespaced_with(self.client.clone(), &self.namespace, &resource)
+        } else {
+            Api::all_with(self.client.clone(), &resource)
+        }
+    }
+
+    /// Reads an object.
+    pub async fn get(&self, kind: Kind, name: &str) -> Result<Option<Live>, AccessError> {
+        let object = call(Verb::Get, kind.resource(), name, self.api(kind).get_opt(name)).await?;
+        Ok(object.as_ref().map(Live::new))
+    }
+
+    /// Applies an object on the server's side. With `over`, only that very object in that very version is
+    /// changed; without, it is created.
+    pub async fn apply(
+        &self,
+        kind: Kind,
+        name: &str,
+        object: &Value,
+        over: Option<&Live>,
+    ) -> Result<Live, AccessError> {
+        let mut object = object.clone();
+        if let (Some(live), Some(metadata)) =
+            (over, object.get_mut("metadata").and_then(Value::as_object_mut))
+        {
+            metadata.insert("uid".to_owned(), json!(live.uid));
+            if let Some(version) = live.object.pointer("/metadata/resourceVersion") {
+                metadata.insert("resourceVersion".to_owned(), version.clone());
+            }
+        }
+        let params = PatchParams::apply(FIELD_MANAGER).force();
+        let api = self.api(kind);
+        let patch = Patch::Apply(&object);
+        let applied = api.patch(name, &params, &patch);
+        Ok(Live::new(&call(Verb::Patch, kind.resource(), name, applied).await?))
+    }
+
+    /// Deletes that very object; one that is gone already is fine.
+    pub async fn delete(&self, kind: Kind, name: &str, live: &Live) -> Result<(), AccessError> {
+        let exactly = Preconditions { uid: Some(live.uid.clone()), resource_version: None };
+        let params = DeleteParams::background().preconditions(exactly);
+        let api = self.api(kind);
+        let deleted = call(Verb::Delete, kind.resource(), name, api.delete(name, &params)).await;
+        match deleted {
+            Ok(_) => Ok(()),
+            Err(error) if error.is_overtaken() => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// The client.
+    pub fn client(&self) -> &Client {
+        &self.client
+    }
+}

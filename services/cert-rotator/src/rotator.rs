@@ -1,0 +1,177 @@
+//! The rounds: certificates, then registration, then sleep until something changes.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use kube::Client;
+use sallyport_telemetry::Condition;
+use tokio::sync::Notify;
+use tracing::{error, info};
+
+use crate::issuance::{self, Policy};
+use crate::metrics::Metrics;
+use crate::registration::controller::chain;
+use crate::registration::live::Objects;
+use crate::registration::{Controller, Source};
+use crate::store::{Slot, Store};
+use crate::watches::{Watched, Watches};
+
+/// The wait after a first failed round; it doubles up to [`LONGEST_RETRY`].
+const FIRST_RETRY: Duration = Duration::from_secs(1);
+/// The longest wait after a failed round.
+const LONGEST_RETRY: Duration = Duration::from_secs(30);
+/// Events come in bursts; a round begins this long after the first.
+const SETTLE: Duration = Duration::from_millis(100);
+
+/// What a rotator does.
+#[derive(Debug)]
+pub struct Config {
+    /// The suite's namespace.
+    pub namespace: String,
+    /// Where certificates are kept.
+    pub store: Store,
+    /// Which certificates.
+    pub policy: Policy,
+    /// The longest time between two rounds.
+    pub interval: Duration,
+    /// What is registered; `None` for certificates alone.
+    pub registration: Option<Registration>,
+}
+
+/// A registration that is kept.
+pub struct Registration {
+    /// The cluster.
+    pub client: Client,
+    /// What is registered.
+    pub source: Source,
+    /// The `ClusterRole` that owns it.
+    pub owner_cluster_role: Option<String>,
+    /// Whether it is removed at the end: for a suite that lives no longer than its process.
+    pub unregister_on_exit: bool,
+}
+
+impl std::fmt::Debug for Registration {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Registration")
+            .field("source", &self.source)
+            .field("owner_cluster_role", &self.owner_cluster_role)
+            .finish_non_exhaustive()
+    }
+}
+
+struct Rotator {
+    config: Config,
+    metrics: Metrics,
+    controller: Option<Controller>,
+    watches: Option<Watches>,
+    certificates: Condition,
+    failures: u32,
+}
+
+/// Runs rounds until `shutdown` completes.
+pub(crate) async fn run(
+    config: Config,
+    metrics: Metrics,
+    certificates: Condition,
+    mut shutdown: Pin<&mut impl Future<Output = ()>>,
+) {
+    let wake = Arc::new(Notify::new());
+    let controller = config.registration.as_ref().map(|registration| {
+        Controller::new(
+            Objects::new(registration.client.clone(), &config.namespace),
+            registration.source.clone(),
+            &config.namespace,
+            registration.owner_cluster_role.clone(),
+            metrics.clone(),
+        )
+    });
+    let client = match (&config.registration, &config.store) {
+        (Some(registration), _) => Some(registration.client.clone()),
+        (None, Store::Cluster(store)) => Some(store.client()),
+        (None, Store::Directory(_)) => None,
+    };
+    let watches = client.map(|client| Watches::new(client, &config.namespace, Arc::clone(&wake)));
+    let mut rotator = Rotator { config, metrics, controller, watches, certificates, failures: 0 };
+    loop {
+        // Both halves of a round may be dropped at any point: whatever was written, the next round goes on.
+        let wait = tokio::select! {
+            () = &mut shutdown => break,
+            wait = rotator.round() => wait,
+        };
+        tokio::select! {
+            () = &mut shutdown => break,
+            () = tokio::time::sleep(wait) => {}
+            () = wake.notified() => tokio::time::sleep(SETTLE.min(wait)).await,
+        }
+    }
+    rotator.end().await;
+}
+
+impl Rotator {
+    /// One round. Returns how long to wait at the most until the next.
+    async fn round(&mut self) -> Duration {
+        match self.try_round().await {
+            Ok(wait) => {
+                self.failures = 0;
+                wait
+            }
+            Err((task, error)) => {
+                self.metrics.failed(task);
+                let doubled = FIRST_RETRY.saturating_mul(1 << self.failures.min(8)).min(LONGEST_RETRY);
+                self.failures = self.failures.saturating_add(1);
+                error!(task, retry_seconds = doubled.as_secs(), "{}", chain(error.as_ref()));
+                doubled.mul_f64(0.75 + fastrand::f64() / 4.0)
+            }
+        }
+    }
+
+    async fn try_round(
+        &mut self,
+    ) -> Result<Duration, (&'static str, Box<dyn std::error::Error + Send + Sync>)> {
+        self.watch(Vec::new());
+        let Config { store, policy, .. } = &self.config;
+        let settled = issuance::settle(store, policy, &self.metrics, SystemTime::now).await;
+        // What was good stays good while the store does not answer, so readiness is not taken back.
+        let settled = settled.map_err(|error| ("certificates", error.into()))?;
+        self.certificates.set(true);
+        let now = SystemTime::now();
+        let due = settled.next_due.map(|due| due.duration_since(now).unwrap_or_default());
+        let mut wait = due.unwrap_or(self.config.interval).min(self.config.interval).max(SETTLE);
+        if let Some(controller) = &mut self.controller {
+            let round = controller.round(&settled.bundle, now).await;
+            let round = round.map_err(|error| ("registration", error.into()))?;
+            wait = round.again.map_or(wait, |again| again.max(SETTLE).min(wait));
+            let described = round.watched.into_iter().map(|(kind, name)| Watched::Described(kind, name));
+            self.watch(described.collect());
+        }
+        Ok(wait)
+    }
+
+    /// Watches the places that are always of interest, and `described` once it is known.
+    fn watch(&mut self, described: Vec<Watched>) {
+        let Some(watches) = &mut self.watches else { return };
+        if described.is_empty() && !watches.is_idle() {
+            return;
+        }
+        let mut wanted = described;
+        if let Store::Cluster(store) = &self.config.store {
+            wanted.extend(Slot::ALL.map(|slot| Watched::Secret(store.names().of(slot).to_owned())));
+        }
+        if let Some(Registration { source: Source::ConfigMap(name), .. }) = &self.config.registration {
+            wanted.push(Watched::ConfigMap(name.clone()));
+        }
+        watches.keep(wanted);
+    }
+
+    async fn end(self) {
+        let unregister = self.config.registration.as_ref().is_some_and(|r| r.unregister_on_exit);
+        if let Some(controller) = self.controller.filter(|_| unregister)
+            && let Err(error) = controller.unregister().await
+        {
+            error!("failed to unregister: {}", chain(&error));
+        }
+        info!("stopped");
+    }
+}

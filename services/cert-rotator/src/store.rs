@@ -1,0 +1,132 @@
+//! Where certificates are stored: Secrets of the cluster, or directories.
+//!
+//! Both forms hold the same keys, and both write only over what was read: a writer that was overtaken is told
+//! so and reads again. Keys that are not ours are kept.
+
+mod cluster;
+mod directory;
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use sallyport_pki::files::FileError;
+use sallyport_pki::names::{AUTHORITY, Member};
+use sallyport_pki::{Identity, Stored};
+
+pub use cluster::{ClusterStore, SecretNames};
+pub use directory::DirectoryStore;
+
+use crate::access::AccessError;
+
+/// A place in the store.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Slot {
+    /// The authority, with its private key. No service mounts it.
+    Authority,
+    /// What one member is given.
+    Member(Member),
+}
+
+impl Slot {
+    /// All places.
+    pub const ALL: [Self; 4] = [
+        Self::Authority,
+        Self::Member(Member::Webhook),
+        Self::Member(Member::Mutator),
+        Self::Member(Member::Validator),
+    ];
+
+    /// The word for the place: its directory, its metric label.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Authority => AUTHORITY,
+            Self::Member(member) => member.word(),
+        }
+    }
+}
+
+impl fmt::Display for Slot {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.word())
+    }
+}
+
+/// What was read from one place.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Entry {
+    /// The keys there.
+    pub stored: Stored,
+    /// The version that was read; `None` when there is nothing yet.
+    version: Option<String>,
+}
+
+impl Entry {
+    /// The certificate, key and bundle there.
+    pub fn identity(&self) -> Identity {
+        Identity::from_stored(&self.stored)
+    }
+}
+
+/// What became of a write.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Saved {
+    /// It is stored.
+    Done,
+    /// Somebody else wrote since it was read. Nothing was stored: read again.
+    Overtaken,
+}
+
+/// Why the store did not answer.
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    /// The API server refused or failed.
+    #[error(transparent)]
+    Access(#[from] AccessError),
+    /// A file could not be read or written.
+    #[error(transparent)]
+    File(#[from] FileError),
+    /// The directory could not be locked.
+    #[error("failed to lock the certificate directory {path}")]
+    Lock {
+        /// The lock file.
+        path: String,
+        /// Why.
+        #[source]
+        source: std::io::Error,
+    },
+    /// A write to the directory was cut off.
+    #[error("the write to the certificate directory did not finish")]
+    Unfinished,
+}
+
+/// A store in one of its two forms.
+#[derive(Debug, Clone)]
+pub enum Store {
+    /// Secrets.
+    Cluster(Box<ClusterStore>),
+    /// Directories.
+    Directory(DirectoryStore),
+}
+
+impl Store {
+    /// Reads every place.
+    pub async fn load(&self) -> Result<BTreeMap<Slot, Entry>, StoreError> {
+        let mut entries = BTreeMap::new();
+        for slot in Slot::ALL {
+            let entry = match self {
+                Self::Cluster(store) => store.load(slot).await?,
+                Self::Directory(store) => store.load(slot).await?,
+            };
+            entries.insert(slot, entry);
+        }
+        Ok(entries)
+    }
+
+    /// Writes `identity` into a place over the `entry` that was read there.
+    pub async fn save(&self, slot: Slot, entry: &Entry, identity: &Identity) -> Result<Saved, StoreError> {
+        match self {
+            Self::Cluster(store) => Ok(store.save(slot, entry, identity).await?),
+            Self::Directory(store) => store.save(slot, entry, identity).await,
+        }
+    }
+}

@@ -1,0 +1,136 @@
+//! One Secret a service, in the rotator's own namespace.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::ByteString;
+use k8s_openapi::api::core::v1::Secret;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::api::{Patch, PatchParams, PostParams};
+use kube::{Api, Client};
+use sallyport_pki::names::Member;
+use sallyport_pki::{Identity, Stored};
+use serde_json::json;
+
+use super::{Entry, Saved, Slot};
+use crate::FIELD_MANAGER;
+use crate::access::{AccessError, Verb, call};
+
+/// The type of every Secret that is made here.
+const TYPE: &str = "kubernetes.io/tls";
+
+/// The names of the Secrets.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SecretNames {
+    /// The authority's, which no pod mounts.
+    pub authority: String,
+    /// The front's.
+    pub webhook: String,
+    /// The mutator's.
+    pub mutator: String,
+    /// The validator's.
+    pub validator: String,
+}
+
+impl SecretNames {
+    /// The name of the Secret for a place.
+    pub fn of(&self, slot: Slot) -> &str {
+        match slot {
+            Slot::Authority => &self.authority,
+            Slot::Member(Member::Webhook) => &self.webhook,
+            Slot::Member(Member::Mutator) => &self.mutator,
+            Slot::Member(Member::Validator) => &self.validator,
+        }
+    }
+}
+
+/// Secrets in one namespace.
+#[derive(Clone)]
+pub struct ClusterStore {
+    secrets: Api<Secret>,
+    names: SecretNames,
+}
+
+impl std::fmt::Debug for ClusterStore {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ClusterStore").field("names", &self.names).finish_non_exhaustive()
+    }
+}
+
+impl ClusterStore {
+    /// A store in `namespace`.
+    pub fn new(client: Client, namespace: &str, names: SecretNames) -> Self {
+        Self { secrets: Api::namespaced(client, namespace), names }
+    }
+
+    /// The names of the Secrets.
+    pub(crate) fn names(&self) -> &SecretNames {
+        &self.names
+    }
+
+    /// The client.
+    pub(crate) fn client(&self) -> Client {
+        self.secrets.clone().into_client()
+    }
+
+    pub(super) async fn load(&self, slot: Slot) -> Result<Entry, AccessError> {
+        let name = self.names.of(slot);
+        let secret = call(Verb::Get, "secrets", name, self.secrets.get_opt(name)).await?;
+        let Some(secret) = secret else {
+            return Ok(Entry { stored: Stored::default(), version: None });
+        };
+        let data = secret.data.unwrap_or_default();
+        Ok(Entry {
+            stored: Stored(data.into_iter().map(|(key, ByteString(bytes))| (key, bytes)).collect()),
+            version: secret.metadata.resource_version,
+        })
+    }
+
+    pub(super) async fn save(
+        &self,
+        slot: Slot,
+        entry: &Entry,
+        identity: &Identity,
+    ) -> Result<Saved, AccessError> {
+        let name = self.names.of(slot);
+        let mut ours = Stored::default();
+        identity.store(&mut ours);
+        let data: BTreeMap<String, ByteString> =
+            ours.0.into_iter().map(|(key, bytes)| (key, ByteString(bytes))).collect();
+        let written = match &entry.version {
+            None => {
+                let secret = Secret {
+                    metadata: ObjectMeta {
+                        name: Some(name.to_owned()),
+                        labels: Some(labels()),
+                        ..ObjectMeta::default()
+                    },
+                    type_: Some(TYPE.to_owned()),
+                    data: Some(data),
+                    ..Secret::default()
+                };
+                let params =
+                    PostParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PostParams::default() };
+                call(Verb::Create, "secrets", name, self.secrets.create(&params, &secret)).await
+            }
+            Some(version) => {
+                // A merge patch: the type, which cannot change, and keys of others stay as they are.
+                let patch = Patch::Merge(json!({"metadata": {"resourceVersion": version}, "data": data}));
+                let params =
+                    PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
+                let write = self.secrets.patch(name, &params, &patch);
+                call(Verb::Patch, "secrets", name, write).await
+            }
+        };
+        match written {
+            Ok(_) => Ok(Saved::Done),
+            Err(error) if error.is_overtaken() => Ok(Saved::Overtaken),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+fn labels() -> BTreeMap<String, String> {
+    [("app.kubernetes.io/part-of", "sallyport"), ("app.kubernetes.io/managed-by", FIELD_MANAGER)]
+        .map(|(key, value)| (key.to_owned(), value.to_owned()))
+        .into()
+}
