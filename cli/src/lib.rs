@@ -1,1 +1,87 @@
-//! sallyport-cli
+//! `sallyport`, the command: the suite at a desk and in scripts.
+//!
+//! ```text
+//! sallyport dev ────┐
+//!                   ├─▶ suite: webhook ══gRPC══▶ mutator, validator   (all in this process, real TLS)
+//! sallyport review ─┤
+//!                   └─▶ client ──HTTPS──▶ any front
+//! sallyport certs ───▶ files
+//! ```
+//!
+//! It adds nothing of its own to a decision: reviews take the way that an API server's take, through the
+//! services' own code. The invariant: what `sallyport review` shows is what a cluster with the same policies
+//! would do with the same review.
+#![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
+
+mod certs;
+mod client;
+mod completion;
+mod dev;
+mod door;
+mod json_lines;
+mod manifest;
+mod policies;
+mod registration;
+mod report;
+mod resource;
+mod review;
+mod suite;
+mod terminal;
+
+use clap::{Parser, Subcommand};
+use std::process::ExitCode;
+
+/// Something was denied.
+const DENIED: u8 = 3;
+
+const EXAMPLES: &str = "\
+Examples:
+  Try policies on manifests, without a cluster:
+    sallyport review --policy-dir policies pod.yaml
+
+  Run the suite here and have a cluster on this machine use it:
+    sallyport dev --policy-dir policies --kubeconfig ~/.kube/config
+
+  Make certificates for a webhook of your own:
+    sallyport certs --service my-webhook --namespace prod --output certs
+
+Exit status:
+  0  done; of a review: everything was allowed
+  1  an error
+  2  wrong usage
+  3  a review was denied";
+
+/// Admission control for Kubernetes, at your desk: try, run and equip the suite without a cluster.
+#[derive(Debug, Parser)]
+#[command(name = "sallyport", version, after_help = EXAMPLES)]
+pub struct Args {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    Dev(dev::DevArgs),
+    Review(Box<review::ReviewArgs>),
+    Certs(certs::CertsArgs),
+    Completion(completion::CompletionArgs),
+}
+
+/// Runs one command to its end.
+pub async fn run(args: Args) -> ExitCode {
+    let outcome = match args.command {
+        Command::Dev(args) => dev::run(args).await,
+        Command::Review(args) => review::run(*args).await,
+        Command::Certs(args) => certs::run(&args),
+        Command::Completion(args) => completion::run(&args),
+    };
+    match outcome {
+        Ok(status) => status,
+        // Whoever reads has seen enough, as with `| head`.
+        Err(error) if terminal::is_closed(&error) => ExitCode::SUCCESS,
+        Err(error) => {
+            terminal::complain(&error);
+            ExitCode::FAILURE
+        }
+    }
+}

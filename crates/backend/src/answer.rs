@@ -1,11 +1,12 @@
 //! What a set of policies decided, as the front is told.
 
+use bytes::Bytes;
 use sallyport_policy::Outcome;
 use sallyport_proto::v1alpha1::{Cause, MutateResponse, Status, ValidateResponse};
 
 /// The mutator's answer. A refusal has no patch (C-32).
 pub fn mutate(outcome: Outcome) -> MutateResponse {
-    let json_patch = if outcome.allowed { outcome.patch.unwrap_or_default().into() } else { Default::default() };
+    let json_patch = if outcome.allowed { outcome.patch.unwrap_or_default().into() } else { Bytes::new() };
     let ValidateResponse { allowed, status, warnings, audit_annotations } =
         validate(Outcome { patch: None, ..outcome });
     MutateResponse { allowed, status, warnings, audit_annotations, json_patch }

@@ -139,7 +139,9 @@ mod tests {
     fn parse(flags: &[&str]) -> Result<BackendArgs, clap::Error> {
         let command = BackendArgs::augment_args(Command::new("backend"));
         let needed = ["backend", "--policy-dir", "p", "--tls-dir", "t", "--client-name", "front"];
-        command.try_get_matches_from(needed.iter().chain(flags)).and_then(|m| BackendArgs::from_arg_matches(&m))
+        command
+            .try_get_matches_from(needed.iter().chain(flags))
+            .and_then(|m| BackendArgs::from_arg_matches(&m))
     }
 
     #[test]

@@ -60,7 +60,11 @@ impl PolicySet for ValidationSet {
         &snapshot.validations
     }
 
-    fn compile(policies: Vec<ValidationPolicy>, namespaces: Arc<Namespaces>, previous: Option<&Self>) -> Self {
+    fn compile(
+        policies: Vec<ValidationPolicy>,
+        namespaces: Arc<Namespaces>,
+        previous: Option<&Self>,
+    ) -> Self {
         Self::compile(policies, namespaces, previous)
     }
 

@@ -7,14 +7,15 @@
 use std::convert::Infallible;
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
 use http::{HeaderMap, Request, Response};
 use http_body::{Frame, SizeHint};
+use parking_lot::Mutex;
 use sallyport_net::{ByteBudget, Reservation};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
@@ -72,9 +73,7 @@ impl Place {
     }
 
     fn grow(&self, bytes: usize) -> Result<(), Fault> {
-        // A poisoned reservation is whole: nothing under the lock can panic.
-        let mut reservation = self.reservation.lock().unwrap_or_else(PoisonError::into_inner);
-        if reservation.grow(bytes) {
+        if self.reservation.lock().grow(bytes) {
             return Ok(());
         }
         self.overflowed.store(true, Ordering::Relaxed);
@@ -216,7 +215,7 @@ mod tests {
             ("2M", Some(Duration::from_secs(120))),
             ("3S", Some(Duration::from_secs(3))),
             ("4m", Some(Duration::from_millis(4))),
-            ("1500000u", Some(Duration::from_micros(1_500_000))),
+            ("1500001u", Some(Duration::from_micros(1_500_001))),
             ("99999999n", Some(Duration::from_nanos(99_999_999))),
             ("99999999H", Some(Duration::from_secs(99_999_999 * 3600))),
             ("", None),

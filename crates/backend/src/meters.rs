@@ -133,9 +133,12 @@ impl PolicyMeters {
             "sallyport_policy_evaluation_duration_seconds",
             "Time that the evaluation of a policy took.",
         );
-        let results =
-            Opts::new("sallyport_policy_results_total", "Requests that a policy was evaluated for, by result.");
-        let states = Opts::new("sallyport_policies", "Policies by state: active, stale (last good form), broken.");
+        let results = Opts::new(
+            "sallyport_policy_results_total",
+            "Requests that a policy was evaluated for, by result.",
+        );
+        let states =
+            Opts::new("sallyport_policies", "Policies by state: active, stale (last good form), broken.");
         Ok(Self {
             durations: HistogramVec::new(durations.buckets(buckets::EVALUATION.to_vec()), &["policy"])?,
             results: IntCounterVec::new(results, &["policy", "result"])?,
@@ -169,7 +172,8 @@ impl PolicyMeters {
     }
 
     pub(crate) fn states(&self, states: States) {
-        for (state, count) in [("active", states.active), ("stale", states.stale), ("broken", states.broken)] {
+        for (state, count) in [("active", states.active), ("stale", states.stale), ("broken", states.broken)]
+        {
             self.states.with_label_values(&[state]).set(i64::try_from(count).unwrap_or(i64::MAX));
         }
     }

@@ -106,11 +106,19 @@ fn load<S: PolicySet>(snapshot: &Snapshot, previous: Option<&S>, meters: &Policy
             PolicyState::Active => states.active += 1,
             PolicyState::Stale => {
                 states.stale += 1;
-                tracing::warn!(policy = name, reason = message, "policy does not compile, its last good form stays in force");
+                tracing::warn!(
+                    policy = name,
+                    reason = message,
+                    "policy does not compile, its last good form stays in force"
+                );
             }
             PolicyState::Broken => {
                 states.broken += 1;
-                tracing::warn!(policy = name, reason = message, "policy does not compile and fails the requests it matches");
+                tracing::warn!(
+                    policy = name,
+                    reason = message,
+                    "policy does not compile and fails the requests it matches"
+                );
             }
         }
     }
@@ -124,13 +132,9 @@ fn load<S: PolicySet>(snapshot: &Snapshot, previous: Option<&S>, meters: &Policy
         active = states.active,
         stale = states.stale,
         broken = states.broken,
-        digest = hex(&snapshot.digest[..8]),
+        digest = snapshot.digest_hex(),
         "policies loaded"
     );
     let meters = set.policies().iter().map(|policy| meters.policy(&policy.name)).collect();
     Loaded { set, meters }
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }

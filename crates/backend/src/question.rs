@@ -110,12 +110,14 @@ mod tests {
     use crate::fault::Fault;
     use sallyport_policy::{FailurePolicy, Operation};
     use sallyport_proto::v1alpha1::{
-        ExtraValue, FailurePolicy as ProtoFailurePolicy, GroupVersionKind, GroupVersionResource, ReviewRequest,
-        UserInfo,
+        ExtraValue, FailurePolicy as ProtoFailurePolicy, GroupVersionKind, GroupVersionResource,
+        ReviewRequest, UserInfo,
     };
 
     fn message() -> ReviewRequest {
-        let kind = |kind: &str| Some(GroupVersionKind { kind: kind.into(), version: "v1".into(), group: "g".into() });
+        let kind = |kind: &str| {
+            Some(GroupVersionKind { kind: kind.into(), version: "v1".into(), group: "g".into() })
+        };
         let resource = |resource: &str| {
             Some(GroupVersionResource { resource: resource.into(), version: "v2".into(), group: "h".into() })
         };
@@ -149,12 +151,18 @@ mod tests {
     fn every_field_arrives() {
         let question = Question::read(message()).unwrap();
         let request = question.request();
-        assert_eq!((request.uid.as_str(), request.name.as_str(), request.namespace.as_str()), ("u", "n", "ns"));
+        assert_eq!(
+            (request.uid.as_str(), request.name.as_str(), request.namespace.as_str()),
+            ("u", "n", "ns")
+        );
         assert_eq!((request.kind.kind.as_str(), request.kind.group.as_str()), ("Kind", "g"));
         assert_eq!((request.resource.resource.as_str(), request.resource.version.as_str()), ("kinds", "v2"));
         assert_eq!(request.request_kind.as_ref().unwrap().kind, "Original");
         assert_eq!(request.request_resource.as_ref().unwrap().resource, "originals");
-        assert_eq!((request.sub_resource.as_str(), request.request_sub_resource.as_str()), ("status", "scale"));
+        assert_eq!(
+            (request.sub_resource.as_str(), request.request_sub_resource.as_str()),
+            ("status", "scale")
+        );
         assert_eq!((request.operation, request.dry_run), (Operation::Update, true));
         let user = &request.user_info;
         assert_eq!((user.username.as_str(), user.uid.as_str(), user.groups.len()), ("me", "1", 2));

@@ -102,7 +102,11 @@ fn evaluate<S: PolicySet>(loaded: &Loaded<S>, question: &Question) -> Result<Out
         }
         if result.result == ResultKind::Error {
             let name = loaded.set.policies().get(result.policy).map(|policy| policy.name.as_str());
-            tracing::warn!(uid = question.request().uid.as_str(), policy = name, "policy could not be evaluated");
+            tracing::warn!(
+                uid = question.request().uid.as_str(),
+                policy = name,
+                "policy could not be evaluated"
+            );
         }
     }
     Ok(outcome)
@@ -149,7 +153,8 @@ fn log(question: &Question, outcome: &Outcome, verdict: Verdict, started: Instan
                 user = question.request().user_info.username.as_str(),
                 dry_run = question.request().dry_run,
                 outcome = verdict.as_str(),
-                code = outcome.status.as_ref().filter(|_| verdict == Verdict::Denied).map(|status| status.code),
+                code =
+                    outcome.status.as_ref().filter(|_| verdict == Verdict::Denied).map(|status| status.code),
                 duration_seconds = started.elapsed().as_secs_f64(),
                 "review decided"
             )
@@ -175,4 +180,84 @@ fn generate_name(question: &Question) -> Option<Cow<'_, str>> {
         return None;
     }
     serde_json::from_slice::<Object<'_>>(question.object()).ok()?.metadata.generate_name
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use sallyport_api::MutationPolicy;
+    use sallyport_policy::{FailurePolicy, Namespaces, Outcome, PolicyStatus, Review};
+    use sallyport_proto::v1alpha1::{GroupVersionKind, GroupVersionResource, ReviewRequest};
+    use sallyport_sources::{Entry, PolicyKind, Snapshot};
+    use tonic::{Code, Request};
+
+    use super::{LARGE, Question, Reviewer, generate_name};
+    use crate::engine::PolicySet;
+    use crate::meters::PolicyMeters;
+    use crate::policies::Policies;
+
+    /// Allows what is said to be good, and panics otherwise.
+    struct Fragile;
+
+    impl PolicySet for Fragile {
+        const KIND: PolicyKind = PolicyKind::MutationPolicy;
+        const SERVICE: &'static str = "fragile";
+        type Policy = MutationPolicy;
+
+        fn entries(snapshot: &Snapshot) -> &[Entry<MutationPolicy>] {
+            &snapshot.mutations
+        }
+
+        fn compile(_: Vec<MutationPolicy>, _: Arc<Namespaces>, _: Option<&Self>) -> Self {
+            Self
+        }
+
+        fn policies(&self) -> &[PolicyStatus] {
+            &[]
+        }
+
+        fn review(&self, review: &Review<'_>, _: FailurePolicy) -> Outcome {
+            assert_eq!(review.request.name, "good");
+            Outcome { allowed: true, ..Outcome::default() }
+        }
+    }
+
+    fn message(name: &str, object: Vec<u8>) -> ReviewRequest {
+        ReviewRequest {
+            uid: "u".into(),
+            kind: Some(GroupVersionKind::default()),
+            resource: Some(GroupVersionResource::default()),
+            name: name.into(),
+            object: object.into(),
+            ..ReviewRequest::default()
+        }
+    }
+
+    /// G-03: a panic costs one request, whether it happens on the spot or apart.
+    #[tokio::test]
+    async fn a_panic_is_the_status_internal_and_the_next_review_is_answered() {
+        let policies = Policies::<Fragile>::new(&Snapshot::default(), PolicyMeters::new().unwrap());
+        let reviewer = Reviewer::new(Arc::new(policies));
+        for size in [0, LARGE + 1] {
+            let review = |name| reviewer.review(Request::new(message(name, vec![b' '; size])));
+            assert_eq!(review("bad").await.unwrap_err().code(), Code::Internal, "{size} bytes");
+            assert!(review("good").await.unwrap().allowed, "{size} bytes");
+        }
+    }
+
+    #[test]
+    fn generate_name_is_read_where_there_is_no_name() {
+        for (name, object, expected) in [
+            ("", r#"{"metadata": {"generateName": "a-"}}"#, Some("a-")),
+            ("n", r#"{"metadata": {"generateName": "a-"}}"#, None),
+            ("", r#"{"metadata": {"generateName": 1}}"#, None),
+            ("", r#"{"metadata": null}"#, None),
+            ("", "[", None),
+            ("", "", None),
+        ] {
+            let question = Question::read(message(name, object.into())).unwrap();
+            assert_eq!(generate_name(&question).as_deref(), expected, "{object}");
+        }
+    }
 }

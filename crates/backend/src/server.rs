@@ -202,7 +202,10 @@ impl<S: PolicySet> Backend<S> {
                 grpc_incoming(self.listener, tls, AcceptLimits::default()),
                 async move {
                     shutdown.started().await;
-                    tracing::info!(seconds = drain.as_secs(), "draining: serving until no front calls any more");
+                    tracing::info!(
+                        seconds = drain.as_secs(),
+                        "draining: serving until no front calls any more"
+                    );
                     tokio::time::sleep(drain).await;
                     drop(drained);
                 },
@@ -217,8 +220,8 @@ impl<S: PolicySet> Backend<S> {
             client = self.config.client_name,
             "serving"
         );
-        let served = tokio::select! {
-            served = server => served.map_err(BackendError::from),
+        let ended = tokio::select! {
+            ended = server => ended.map_err(BackendError::from),
             () = last_calls => {
                 tracing::warn!("calls under way did not end in time and are cut off");
                 Ok(())
@@ -226,14 +229,18 @@ impl<S: PolicySet> Backend<S> {
         };
         drop(admin_end);
         let _ = admin.await;
-        served
+        ended
     }
 }
 
 /// Binds an address. `[::]` takes IPv4 too, and falls back to `0.0.0.0` where the host has no IPv6.
 async fn listen(address: SocketAddr) -> io::Result<(TcpListener, SocketAddr)> {
     let listener = match TcpListener::bind(address).await {
-        Err(error) if address.ip().is_unspecified() && address.is_ipv6() && error.kind() != io::ErrorKind::AddrInUse => {
+        Err(error)
+            if address.ip().is_unspecified()
+                && address.is_ipv6()
+                && error.kind() != io::ErrorKind::AddrInUse =>
+        {
             TcpListener::bind((Ipv4Addr::UNSPECIFIED, address.port())).await?
         }
         bound => bound?,

@@ -46,7 +46,8 @@ fn compile<S: PolicySet>(policy: S::Policy) -> S {
 }
 
 fn yaml(path: &Path) -> Value {
-    serde_saphyr::from_str(&fs::read_to_string(path).unwrap()).unwrap_or_else(|error| panic!("{path:?}: {error}"))
+    serde_saphyr::from_str(&fs::read_to_string(path).unwrap())
+        .unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
 /// The fixtures in a folder of a recipe whose names end in `suffix`, with what is before that.
@@ -61,7 +62,7 @@ fn fixtures(name: &str, folder: &str, suffix: &str) -> Vec<(String, PathBuf)> {
         })
         .collect();
     found.sort();
-    assert!(!found.is_empty(), "{folder:?}");
+    assert!(!found.is_empty(), "{}", folder.display());
     found
 }
 
@@ -71,7 +72,11 @@ fn request(operation: Operation, object: &Value) -> Request {
     Request {
         uid: "705ab4f5-6393-11e8-b7cc-42010a800002".into(),
         kind: GroupVersionKind { version: "v1".into(), kind: "Pod".into(), ..Default::default() },
-        resource: GroupVersionResource { version: "v1".into(), resource: "pods".into(), ..Default::default() },
+        resource: GroupVersionResource {
+            version: "v1".into(),
+            resource: "pods".into(),
+            ..Default::default()
+        },
         name: text("/metadata/name"),
         namespace: if namespace.is_empty() { "default".into() } else { namespace },
         operation,
@@ -192,7 +197,8 @@ fn nothing_is_injected_on_update_or_delete() {
         assert_eq!((update.allowed, update.patch), (true, None), "{name}");
         let request = request(Operation::Delete, &pod);
         let old_object = pod.to_string();
-        let delete = Review { request: &request, object: b"", old_object: old_object.as_bytes(), options: b"" };
+        let delete =
+            Review { request: &request, object: b"", old_object: old_object.as_bytes(), options: b"" };
         let delete = set.review(&delete, FailurePolicy::Fail);
         assert_eq!((delete.allowed, delete.patch), (true, None), "{name}");
     }
@@ -262,9 +268,15 @@ fn the_variants_in_the_readme_work() {
         compile(policy)
     };
     let set = with(opt_out);
-    for (word, injected) in
-        [("n", false), ("no", false), ("not", false), ("FALSE", false), ("off", false), ("yes", true), ("", true)]
-    {
+    for (word, injected) in [
+        ("n", false),
+        ("no", false),
+        ("not", false),
+        ("FALSE", false),
+        ("off", false),
+        ("yes", true),
+        ("", true),
+    ] {
         assert_eq!(create(&set, &with_annotation(word)).patch.is_some(), injected, "{word:?}");
     }
     let mut silent = sleep_pod();
@@ -290,7 +302,8 @@ fn hello_file_leaves_init_containers_alone_when_told_to() {
 }
 
 fn set_variable(variables: &mut [sallyport_api::Variable], name: &str, expression: &str) {
-    variables.iter_mut().find(|variable| variable.name == name).unwrap().expression = expression.to_owned();
+    let variable = variables.iter_mut().find(|variable| variable.name == name).unwrap();
+    variable.expression = expression.into();
 }
 
 fn assert_status(outcome: &Outcome, expected: &Value, case: &str) {
@@ -387,9 +400,12 @@ fn deny_env_can_warn_or_write_to_the_audit_log_instead() {
 fn all_recipes_load_together() {
     let snapshot = Directory::new(recipe("")).load(None).unwrap();
     assert_eq!(snapshot.problems, []);
-    let names: Vec<_> = snapshot.mutations.iter().map(|entry| entry.object.metadata.name.as_deref().unwrap()).collect();
+    let names: Vec<_> =
+        snapshot.mutations.iter().map(|entry| entry.object.metadata.name.as_deref().unwrap()).collect();
     for name in ["sidecar-nginx", "hello-file"] {
         assert!(names.contains(&name), "{names:?}");
     }
-    assert!(snapshot.validations.iter().any(|entry| entry.object.metadata.name.as_deref() == Some("deny-env")));
+    assert!(
+        snapshot.validations.iter().any(|entry| entry.object.metadata.name.as_deref() == Some("deny-env"))
+    );
 }

@@ -147,3 +147,137 @@ fn same_name(from: &Value, to: &Value) -> bool {
         _ => false,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::diff;
+
+    fn operations(before: &Value, after: &Value) -> Value {
+        diff(before, after).map_or_else(|| json!([]), |patch| serde_json::from_slice(&patch).unwrap())
+    }
+
+    /// The `json-patch` crate is the oracle.
+    fn assert_leads_from_to(before: &Value, after: &Value) {
+        let patch = operations(before, after);
+        let parsed: json_patch::Patch = serde_json::from_value(patch.clone()).unwrap();
+        let mut result = before.clone();
+        json_patch::patch(&mut result, &parsed)
+            .unwrap_or_else(|error| panic!("{error}: {before} {after} {patch}"));
+        assert_eq!(result, *after, "{before} {patch}");
+    }
+
+    /// A generator of small documents that share many parts, so that pairs differ in few places.
+    struct Generator(u64);
+
+    impl Generator {
+        fn below(&mut self, bound: u64) -> u64 {
+            self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (self.0 >> 33) % bound
+        }
+
+        fn value(&mut self, depth: u64) -> Value {
+            match self.below(if depth == 0 { 4 } else { 8 }) {
+                0 => Value::Null,
+                1 => json!(self.below(3)),
+                2 => json!(self.below(2) == 0),
+                3 => json!(["", "x", "a/b", "m~n"][self.below(4) as usize]),
+                4 | 5 => (0..self.below(4))
+                    .map(|_| {
+                        (
+                            ["a", "b/c", "d~e", "", "~1", "0"][self.below(6) as usize].to_owned(),
+                            self.value(depth - 1),
+                        )
+                    })
+                    .collect(),
+                6 => (0..self.below(5)).map(|_| self.value(depth - 1)).collect(),
+                _ => (0..self.below(5))
+                    .map(|_| json!({"name": self.below(4).to_string(), "value": self.value(depth - 1)}))
+                    .collect(),
+            }
+        }
+
+        /// `value` with one place in it changed.
+        fn changed(&mut self, value: &Value) -> Value {
+            match value {
+                Value::Array(items) if !items.is_empty() && self.below(4) > 0 => {
+                    let mut items = items.clone();
+                    let at = self.below(items.len() as u64) as usize;
+                    match self.below(3) {
+                        0 => items.insert(at, self.value(1)),
+                        1 => drop(items.remove(at)),
+                        _ => items[at] = self.changed(&items[at].clone()),
+                    }
+                    Value::Array(items)
+                }
+                Value::Object(fields) if !fields.is_empty() && self.below(4) > 0 => {
+                    let mut fields = fields.clone();
+                    let at = self.below(fields.len() as u64) as usize;
+                    let key = fields.keys().nth(at).unwrap().clone();
+                    let changed = self.changed(&fields[&key].clone());
+                    fields.insert(key, changed);
+                    Value::Object(fields)
+                }
+                _ => self.value(1),
+            }
+        }
+    }
+
+    #[test]
+    fn applying_the_difference_gives_the_second_document() {
+        let mut generator = Generator(7);
+        for _ in 0..10_000 {
+            let (before, after) = (generator.value(4), generator.value(4));
+            assert_leads_from_to(&before, &after);
+            assert!(diff(&before, &before).is_none());
+            let near = generator.changed(&before);
+            assert_leads_from_to(&before, &near);
+            let farther = generator.changed(&near);
+            assert_leads_from_to(&before, &farther);
+        }
+    }
+
+    /// C-34, C-35.
+    #[test]
+    fn only_what_differs_is_named() {
+        let rows = [
+            (json!({}), json!({}), json!([])),
+            (
+                json!({"a/b~c": 1}),
+                json!({"a/b~c": 2}),
+                json!([{"op": "replace", "path": "/a~1b~0c", "value": 2}]),
+            ),
+            (json!({"": {}}), json!({"": {"": 1}}), json!([{"op": "add", "path": "//", "value": 1}])),
+            (json!({"a": null}), json!({}), json!([{"op": "remove", "path": "/a"}])),
+            (
+                json!({}),
+                json!({"m": {"l": {"k": 1}}}),
+                json!([{"op": "add", "path": "/m", "value": {"l": {"k": 1}}}]),
+            ),
+            (
+                json!({"m": null}),
+                json!({"m": {"k": 1}}),
+                json!([{"op": "replace", "path": "/m", "value": {"k": 1}}]),
+            ),
+            (json!([1, 2, 3]), json!([0, 1, 2, 3]), json!([{"op": "add", "path": "/0", "value": 0}])),
+            (json!([1, 2, 3]), json!([1, 3]), json!([{"op": "remove", "path": "/1"}])),
+            (
+                json!([1, 2, 3, 4]),
+                json!([1, 4]),
+                json!([{"op": "remove", "path": "/2"}, {"op": "remove", "path": "/1"}]),
+            ),
+            (
+                json!([{"name": "a", "v": 1}, {"name": "b"}]),
+                json!([{"name": "x"}, {"name": "a", "v": 2}, {"name": "y"}, {"name": "b", "w": 3}]),
+                json!([{"op": "add", "path": "/0", "value": {"name": "x"}},
+                       {"op": "replace", "path": "/1/v", "value": 2},
+                       {"op": "add", "path": "/2", "value": {"name": "y"}},
+                       {"op": "add", "path": "/3/w", "value": 3}]),
+            ),
+        ];
+        for (before, after, expected) in rows {
+            assert_eq!(operations(&before, &after), expected, "{before} {after}");
+        }
+    }
+}

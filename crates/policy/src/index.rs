@@ -59,3 +59,39 @@ impl Index {
 fn key(group: &str, resource: &str, sub_resource: &str) -> String {
     [group, resource, sub_resource].join("\0")
 }
+
+#[cfg(test)]
+mod tests {
+    use sallyport_api::{MatchConstraints, OperationType, ResourceRule};
+
+    use super::Index;
+    use crate::matcher::Matcher;
+    use crate::request::{GroupVersionResource, Request};
+
+    #[test]
+    fn policies_for_other_resources_are_not_even_looked_at() {
+        let mut index = Index::default();
+        for policy in 0..1000 {
+            let rule = ResourceRule {
+                api_groups: vec!["apps".to_owned()],
+                api_versions: vec!["v1".to_owned()],
+                resources: vec![format!("resource{policy}"), "*/scale".to_owned()],
+                ..ResourceRule::default()
+            };
+            let constraints = MatchConstraints { resource_rules: vec![rule], ..MatchConstraints::default() };
+            index.insert(policy, &Matcher::compile(&constraints, &[OperationType::Create]).unwrap());
+        }
+        let request = |resource: &str, sub_resource: &str| Request {
+            resource: GroupVersionResource {
+                group: "apps".to_owned(),
+                version: "v1".to_owned(),
+                resource: resource.to_owned(),
+            },
+            sub_resource: sub_resource.to_owned(),
+            ..Request::default()
+        };
+        assert_eq!(index.candidates(&request("resource7", "")), [7]);
+        assert!(index.candidates(&request("pods", "")).is_empty());
+        assert_eq!(index.candidates(&request("pods", "scale")).len(), 1000);
+    }
+}

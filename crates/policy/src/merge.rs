@@ -172,3 +172,150 @@ fn only_removes(value: &Value) -> bool {
         _ => false,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::merge;
+    use crate::schema::of_kind;
+
+    fn merged(group: &str, kind: &str, target: &Value, overlay: &Value) -> Result<Value, String> {
+        let mut result = target.clone();
+        let fields = overlay.as_object().unwrap().clone();
+        let changed =
+            merge(&mut result, fields.clone(), of_kind(group, kind)).map_err(|error| error.to_string())?;
+        assert_eq!(changed, result != *target, "{target} {overlay}");
+        let once = result.clone();
+        assert_eq!(merge(&mut result, fields, of_kind(group, kind)), Ok(false), "{once}");
+        assert_eq!(result, once);
+        Ok(result)
+    }
+
+    #[test]
+    fn lists_of_pods_merge_by_their_keys() {
+        // Below `spec` of a pod: before, overlay, after.
+        let rows = [
+            (json!({}), json!({"volumes": []}), json!({})),
+            (
+                json!({"volumes": null}),
+                json!({"volumes": [{"name": "v"}]}),
+                json!({"volumes": [{"name": "v"}]}),
+            ),
+            (
+                json!({"containers": [{"name": "a", "image": "x"}]}),
+                json!({"containers": [{"name": "b"}, {"name": "a", "image": "y"}]}),
+                json!({"containers": [{"name": "a", "image": "y"}, {"name": "b"}]}),
+            ),
+            (
+                json!({"containers": [{"name": "a", "ports": [{"containerPort": 80}, {"containerPort": 80, "protocol": "UDP"}]}]}),
+                json!({"containers": [{"name": "a", "ports": [{"containerPort": 80, "protocol": "TCP", "name": "web"}]}]}),
+                json!({"containers": [{"name": "a", "ports": [
+                    {"containerPort": 80, "protocol": "TCP", "name": "web"}, {"containerPort": 80, "protocol": "UDP"}]}]}),
+            ),
+            (
+                json!({"containers": [{"name": "a", "volumeMounts": [{"name": "x", "mountPath": "/m"}]}]}),
+                json!({"containers": [{"name": "a", "volumeMounts": [{"name": "y", "mountPath": "/m"}, {"name": "x", "mountPath": "/n"}]}]}),
+                json!({"containers": [{"name": "a", "volumeMounts": [{"name": "y", "mountPath": "/m"}, {"name": "x", "mountPath": "/n"}]}]}),
+            ),
+            (
+                json!({"containers": [{"name": "a", "env": [{"name": "E", "value": "1"}, {"name": "E", "value": "2"}]}]}),
+                json!({"containers": [{"name": "a", "env": [{"name": "E", "value": "3"}]}]}),
+                json!({"containers": [{"name": "a", "env": [{"name": "E", "value": "1"}, {"name": "E", "value": "3"}]}]}),
+            ),
+            (
+                json!({"topologySpreadConstraints": [{"topologyKey": "z", "whenUnsatisfiable": "DoNotSchedule"}]}),
+                json!({"topologySpreadConstraints": [{"topologyKey": "z", "whenUnsatisfiable": "ScheduleAnyway"}]}),
+                json!({"topologySpreadConstraints": [
+                    {"topologyKey": "z", "whenUnsatisfiable": "DoNotSchedule"},
+                    {"topologyKey": "z", "whenUnsatisfiable": "ScheduleAnyway"}]}),
+            ),
+            (
+                json!({"tolerations": [{"key": "a"}]}),
+                json!({"tolerations": [{"key": "b"}]}),
+                json!({"tolerations": [{"key": "b"}]}),
+            ),
+            (
+                json!({"nodeSelector": {"a": "x"}}),
+                json!({"nodeSelector": {"b": "y"}}),
+                json!({"nodeSelector": {"a": "x", "b": "y"}}),
+            ),
+            (
+                json!({"a": 1, "b": {"c": 1, "d": 2}}),
+                json!({"a": null, "b": {"c": null}, "e": {"f": null}}),
+                json!({"b": {"d": 2}}),
+            ),
+            (json!({}), json!({"v": {"emptyDir": {}}}), json!({"v": {"emptyDir": {}}})),
+            (
+                json!({"imagePullSecrets": [{"name": "a"}], "hostAliases": [{"ip": "::1", "hostnames": ["x"]}]}),
+                json!({"imagePullSecrets": [{"name": "b"}], "hostAliases": [{"ip": "::1", "hostnames": ["y"]}]}),
+                json!({"imagePullSecrets": [{"name": "a"}, {"name": "b"}], "hostAliases": [{"ip": "::1", "hostnames": ["y"]}]}),
+            ),
+        ];
+        for (before, overlay, after) in rows {
+            let spec = |value: &Value| json!({"spec": value});
+            assert_eq!(merged("", "Pod", &spec(&before), &spec(&overlay)), Ok(spec(&after)));
+            let template = |value: &Value| json!({"spec": {"template": {"spec": value}}});
+            assert_eq!(
+                merged("apps", "StatefulSet", &template(&before), &template(&overlay)),
+                Ok(template(&after))
+            );
+            let job =
+                |value: &Value| json!({"spec": {"jobTemplate": {"spec": {"template": {"spec": value}}}}});
+            assert_eq!(merged("batch", "CronJob", &job(&before), &job(&overlay)), Ok(job(&after)));
+        }
+    }
+
+    #[test]
+    fn other_kinds_have_their_metadata_and_conditions() {
+        let target = json!({"metadata": {"finalizers": ["a"]}, "status": {"conditions": [{"type": "Ready", "status": "x"}]},
+                            "spec": {"containers": [{"name": "a"}]}});
+        let overlay = json!({"metadata": {"finalizers": ["b", "a"]}, "status": {"conditions": [{"type": "Ready", "status": "y"}]},
+                             "spec": {"containers": [{"name": "b"}]}});
+        assert_eq!(
+            merged("example.dev", "Pod", &target, &overlay),
+            Ok(
+                json!({"metadata": {"finalizers": ["a", "b"]}, "status": {"conditions": [{"type": "Ready", "status": "y"}]},
+                      "spec": {"containers": [{"name": "b"}]}})
+            )
+        );
+        let service = json!({"spec": {"ports": [{"port": 53, "protocol": "UDP"}]}});
+        assert_eq!(
+            merged("", "Service", &service, &json!({"spec": {"ports": [{"port": 53}]}})),
+            Ok(json!({"spec": {"ports": [{"port": 53, "protocol": "UDP"}, {"port": 53}]}}))
+        );
+    }
+
+    #[test]
+    fn what_does_not_fit_is_an_error_with_its_path() {
+        let rows = [
+            (
+                json!({"spec": {"containers": "x"}}),
+                json!({"spec": {"containers": [{"name": "a"}]}}),
+                "spec.containers must be a list",
+            ),
+            (json!({}), json!({"spec": {"containers": {"name": "a"}}}), "spec.containers must be a list"),
+            (
+                json!({}),
+                json!({"spec": {"containers": [{"image": "a"}]}}),
+                "an entry of spec.containers lacks its key name",
+            ),
+            (
+                json!({}),
+                json!({"spec": {"containers": ["a"]}}),
+                "an entry of spec.containers lacks its key name",
+            ),
+        ];
+        for (target, overlay, expected) in rows {
+            assert_eq!(merged("", "Pod", &target, &overlay), Err(expected.to_owned()));
+        }
+        let hostile = json!({"metadata": "text", "spec": {"containers": [1, null, {"name": 7}]}});
+        let overlay = json!({"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "a"}]}});
+        assert_eq!(
+            merged("", "Pod", &hostile, &overlay),
+            Ok(
+                json!({"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [1, null, {"name": 7}, {"name": "a"}]}})
+            )
+        );
+    }
+}

@@ -209,7 +209,8 @@ mod tests {
     #[test]
     fn a_patch_comes_as_base64_with_its_type_c26_c30() {
         let patch = br#"[{"op":"add","path":"/a","value":1}]"#;
-        let response = &rendered(&Answer { patch: patch.to_vec(), ..Answer::allow() }, ApiVersion::V1)["response"];
+        let response =
+            &rendered(&Answer { patch: patch.to_vec(), ..Answer::allow() }, ApiVersion::V1)["response"];
         assert_eq!(response["patchType"], "JSONPatch");
         assert_eq!(STANDARD.decode(response["patch"].as_str().unwrap()).unwrap(), patch);
     }

@@ -174,7 +174,8 @@ impl<'a> Patch<'a> {
         }
         let object = object.ok_or(PatchError::NoObject)?;
         let members = serde_json::from_str(object.get()).map_err(PatchError::NotAnObject)?;
-        let mut document = Document { root: Node::object(members), copied: 0, work: Work(object.get().len()) };
+        let mut document =
+            Document { root: Node::object(members), copied: 0, work: Work(object.get().len()) };
         for (index, operation) in self.operations.iter().enumerate() {
             document.apply(operation).map_err(|fault| PatchError::Operation {
                 index,

@@ -7,8 +7,9 @@ use serde_json::{Value, json};
 use std::path::PathBuf;
 
 fn cases(file: &str) -> Vec<Value> {
-    let root = std::env::var_os("SALLYPORT_CORPORA")
-        .expect("SALLYPORT_CORPORA is not set: set it to the directory that holds json-patch-tests (make test does)");
+    let root = std::env::var_os("SALLYPORT_CORPORA").expect(
+        "SALLYPORT_CORPORA is not set: set it to the directory that holds json-patch-tests (make test does)",
+    );
     let path = PathBuf::from(root).join("json-patch-tests").join(file);
     let text = std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
     serde_json::from_str(&text).unwrap()
@@ -29,8 +30,12 @@ fn json_patch_tests_c31() {
             let mut operations = operations.clone();
             for operation in &mut operations {
                 for name in ["path", "from"] {
-                    if let Some(Value::String(pointer)) = operation.get_mut(name) {
-                        pointer.insert_str(0, "/doc");
+                    // What is no pointer (does not begin with a slash) must stay none.
+                    match operation.get_mut(name) {
+                        Some(Value::String(pointer)) if pointer.is_empty() || pointer.starts_with('/') => {
+                            pointer.insert_str(0, "/doc");
+                        }
+                        _ => {}
                     }
                 }
             }

@@ -77,7 +77,9 @@ fn a_uid_must_be_a_string_that_is_not_empty() {
 /// C-22: what was read is what is answered, whatever the escapes it was written with.
 #[test]
 fn an_odd_uid_is_echoed_equal_as_a_string() {
-    for uid in [r#""\u0041\"\\\/\n\u0000""#, r#""日本 \ud83d\ude00""#, r#"" spaced ""#, r#""\u2028</script>""#] {
+    for uid in
+        [r#""\u0041\"\\\/\n\u0000""#, r#""日本 \ud83d\ude00""#, r#"" spaced ""#, r#""\u2028</script>""#]
+    {
         let body = format!(r#"{{{HEAD},"request":{{"uid":{uid}}}}}"#);
         let review = Review::parse(body.as_bytes()).unwrap();
         let answer: Value =
@@ -92,7 +94,8 @@ fn both_versions_are_read_and_told_apart() {
     for (text, version) in
         [("admission.k8s.io/v1", ApiVersion::V1), ("admission.k8s.io/v1beta1", ApiVersion::V1Beta1)]
     {
-        let body = json!({"apiVersion": text, "kind": "AdmissionReview", "request": {"uid": "u"}}).to_string();
+        let body =
+            json!({"apiVersion": text, "kind": "AdmissionReview", "request": {"uid": "u"}}).to_string();
         assert_eq!(Review::parse(body.as_bytes()).unwrap().api_version, version);
     }
 }
@@ -117,7 +120,10 @@ fn every_field_of_a_full_review_is_read() {
     .to_string();
     let review = Review::parse(body.as_bytes()).unwrap();
     assert_eq!(review.uid, "705ab4f5");
-    assert_eq!((&*review.kind.group, &*review.kind.version, &*review.kind.kind), ("autoscaling", "v1", "Scale"));
+    assert_eq!(
+        (&*review.kind.group, &*review.kind.version, &*review.kind.kind),
+        ("autoscaling", "v1", "Scale")
+    );
     assert_eq!((&*review.resource.group, &*review.resource.version), ("apps", "v1"));
     assert_eq!((&*review.resource.resource, &*review.sub_resource), ("deployments", "scale"));
     let (kind, resource) = (review.request_kind.unwrap(), review.request_resource.unwrap());
@@ -140,8 +146,20 @@ fn every_field_of_a_full_review_is_read() {
 #[test]
 fn every_optional_field_may_be_absent_or_null() {
     let nulls: String = [
-        "kind", "resource", "subResource", "requestKind", "requestResource", "requestSubResource", "name",
-        "namespace", "operation", "userInfo", "object", "oldObject", "options", "dryRun",
+        "kind",
+        "resource",
+        "subResource",
+        "requestKind",
+        "requestResource",
+        "requestSubResource",
+        "name",
+        "namespace",
+        "operation",
+        "userInfo",
+        "object",
+        "oldObject",
+        "options",
+        "dryRun",
     ]
     .map(|field| format!(r#","{field}":null"#))
     .concat();

@@ -55,7 +55,8 @@ impl Dice {
 /// Returns whether the body was a review.
 fn envelope(body: &[u8]) -> bool {
     let Ok(review) = Review::parse(body) else { return false };
-    let answer: Value = serde_json::from_slice(&Answer::allow().render(review.api_version, &review.uid)).unwrap();
+    let answer: Value =
+        serde_json::from_slice(&Answer::allow().render(review.api_version, &review.uid)).unwrap();
     assert_eq!(answer["response"]["uid"], review.uid.as_ref());
     assert_eq!(answer["apiVersion"], review.api_version.as_str());
     true

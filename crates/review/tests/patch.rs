@@ -90,9 +90,21 @@ fn each_operation_applies_or_says_why_not() {
 #[test]
 fn what_is_no_json_patch_is_refused() {
     for text in [
-        "", "null", "{}", "[", "[]x", "[1]", "[null]", "[{}]", r#"[["add","/a",null,1]]"#, r#"[{"op":"add"}]"#,
-        r#"[{"path":"/a"}]"#, r#"[{"op":"spam","path":"/a"}]"#, r#"[{"op":"ADD","path":"/a","value":1}]"#,
-        r#"[{"op":"add","path":null,"value":1}]"#, r#"[{"op":"add","path":1,"value":1}]"#,
+        "",
+        "null",
+        "{}",
+        "[",
+        "[]x",
+        "[1]",
+        "[null]",
+        "[{}]",
+        r#"[["add","/a",null,1]]"#,
+        r#"[{"op":"add"}]"#,
+        r#"[{"path":"/a"}]"#,
+        r#"[{"op":"spam","path":"/a"}]"#,
+        r#"[{"op":"ADD","path":"/a","value":1}]"#,
+        r#"[{"op":"add","path":null,"value":1}]"#,
+        r#"[{"op":"add","path":1,"value":1}]"#,
         r#"[{"op":"add","op":"remove","path":"/a"}]"#,
     ] {
         let message = Patch::parse(text.as_bytes()).expect_err(text).to_string();
@@ -147,9 +159,13 @@ fn the_number_of_operations_is_bounded() {
 fn depth_is_bounded_where_it_costs_stack() {
     let deep = format!("{}{}", "[".repeat(500_000), "]".repeat(500_000));
     assert_eq!(verify(&json!({}), &format!(r#"[{{"op":"add","path":"/a","value":{deep}}}]"#)), Ok(()));
-    let into = format!(r#"[{{"op":"add","path":"/a","value":{deep}}},{{"op":"add","path":"/a{}","value":1}}]"#, "/0".repeat(300));
+    let into = format!(
+        r#"[{{"op":"add","path":"/a","value":{deep}}},{{"op":"add","path":"/a{}","value":1}}]"#,
+        "/0".repeat(300)
+    );
     assert!(verify(&json!({}), &into).unwrap_err().contains("deeper"));
-    let compare = format!(r#"[{{"op":"add","path":"/a","value":{deep}}},{{"op":"test","path":"/a","value":{deep}}}]"#);
+    let compare =
+        format!(r#"[{{"op":"add","path":"/a","value":{deep}}},{{"op":"test","path":"/a","value":{deep}}}]"#);
     assert!(verify(&json!({}), &compare).unwrap_err().contains("compared"));
     let nest = r#"{"op":"add","path":"/b","value":{}},{"op":"copy","from":"/a","path":"/b/a"},{"op":"move","from":"/b","path":"/a"}"#;
     assert!(verify(&json!({"a": {}}), &repeated(nest, 300)).unwrap_err().contains("deeper"));
@@ -161,14 +177,14 @@ fn growth_and_work_are_bounded() {
     let double = r#"{"op":"copy","from":"/a","path":"/a/-"}"#;
     assert!(verify(&json!({"a": ["x".repeat(1000)]}), &repeated(double, 40)).unwrap_err().contains("copies"));
 
-    let many = json!({"a": vec![0; 300_000], "b": 0});
+    let many = json!({"a": vec![0; 300_000], "b": "x".repeat(4 << 20)});
     let insert = r#"{"op":"add","path":"/a/0","value":1}"#;
     let remove = r#"{"op":"remove","path":"/a/0"}"#;
-    let test = format!(r#"{{"op":"test","path":"/a","value":{}}}"#, many["a"]);
-    let shuttle = r#"{"op":"add","path":"/a/-","value":1},{"op":"move","from":"/a","path":"/c"},{"op":"move","from":"/c","path":"/a"}"#;
-    for operation in [insert, remove, &test, shuttle] {
+    let test = format!(r#"{{"op":"test","path":"/b","value":{}}}"#, many["b"]);
+    let there_and_back = r#"{"op":"move","from":"/b","path":"/c"},{"op":"move","from":"/c","path":"/b"}"#;
+    for (operation, too_often) in [(insert, 1000), (remove, 1000), (there_and_back, 100), (&test, 40)] {
         assert_eq!(verify(&many, &repeated(operation, 2)), Ok(()));
-        let message = verify(&many, &repeated(operation, 1000)).unwrap_err();
+        let message = verify(&many, &repeated(operation, too_often)).unwrap_err();
         assert!(message.contains("too much work"), "{message}");
     }
     let append = r#"{"op":"add","path":"/a/-","value":1}"#;
@@ -207,7 +223,7 @@ impl Dice {
 
     fn path(&mut self) -> String {
         let tokens = ["a", "b", "a~1b", "m~0n", "0", "1", "2", "-", "00", ""];
-        (0..=self.roll(3)).map(|_| format!("/{}", self.pick(&tokens))).collect()
+        (0..=self.roll(3)).flat_map(|_| ["/", self.pick(&tokens)]).collect()
     }
 
     fn operation(&mut self) -> Value {
@@ -230,7 +246,7 @@ const KEYS: [&str; 6] = ["a", "b", "a/b", "m~n", "0", ""];
 fn random_patches_agree_with_json_patch() {
     let mut dice = Dice(1);
     let (mut applied, mut refused) = (0, 0);
-    for _ in 0..40_000 {
+    for _ in 0..8_000 {
         let members = (0..5).map(|_| (dice.pick(&KEYS).to_owned(), dice.value(3)));
         let object = Value::Object(members.collect());
         // Most random operations fail, so patches grow from operations that applied.
@@ -239,11 +255,14 @@ fn random_patches_agree_with_json_patch() {
         for _ in 0..6 {
             let operation = dice.operation();
             let one: json_patch::Patch = serde_json::from_value(json!([operation])).unwrap();
-            let theirs = json_patch::patch(&mut result, &one);
+            // On a copy: a `move` that fails has removed its source already.
+            let mut next = result.clone();
+            let theirs = json_patch::patch(&mut next, &one);
             patch.push(operation);
             let mut whole = patch.clone();
             if theirs.is_ok() {
                 applied += 1;
+                result = next;
                 let tests = result.as_object().unwrap().iter().map(|(key, value)| {
                     json!({"op": "test", "path": format!("/{}", key.replace('~', "~0").replace('/', "~1")), "value": value})
                 });
@@ -257,5 +276,5 @@ fn random_patches_agree_with_json_patch() {
             assert_eq!(ours.is_ok(), theirs.is_ok(), "{object}\n{text}\nours {ours:?}, theirs {theirs:?}");
         }
     }
-    assert!(applied > 20_000 && refused > 20_000, "{applied} applied, {refused} refused");
+    assert!(applied > 4_000 && refused > 4_000, "{applied} applied, {refused} refused");
 }

@@ -10,7 +10,7 @@ use aws_lc_rs::digest::{Context, SHA256};
 use crate::document::{self, Object};
 use crate::snapshot::{Entry, Named, PolicyId, PolicyKind, Problem, Scope, Snapshot};
 
-/// Largest file, in bytes: what a ConfigMap can hold.
+/// Largest file, in bytes: what a `ConfigMap` can hold.
 const MAX_FILE: u64 = 1 << 20;
 /// Most files.
 const MAX_FILES: usize = 4096;
@@ -73,10 +73,9 @@ impl Directory {
     /// Reads the files in the order of their names.
     pub(crate) fn read(&self) -> Result<Contents, SourceError> {
         let mut listing = Listing::default();
-        listing.directory(&self.root, "", 0).map_err(|source| SourceError::Directory {
-            path: self.root.clone(),
-            source,
-        })?;
+        listing
+            .directory(&self.root, "", 0)
+            .map_err(|source| SourceError::Directory { path: self.root.clone(), source })?;
         let Listing { mut paths, mut problems, .. } = listing;
         paths.sort();
         let mut files = Vec::new();
@@ -85,7 +84,11 @@ impl Directory {
         for (name, path) in paths {
             match read_file(&path, MAX_FILE) {
                 Ok(bytes) if total + bytes.len() > MAX_TOTAL => {
-                    problems.push(whole(name, Scope::File, format!("not read: all files exceed {MAX_TOTAL} bytes")));
+                    problems.push(whole(
+                        name,
+                        Scope::File,
+                        format!("not read: all files exceed {MAX_TOTAL} bytes"),
+                    ));
                 }
                 Ok(bytes) => {
                     total += bytes.len();
@@ -111,7 +114,8 @@ impl Directory {
 
 /// Turns files into objects, keeping what the previous snapshot knew better.
 pub(crate) fn interpret(contents: Contents, previous: Option<&Snapshot>) -> Snapshot {
-    let mut snapshot = Snapshot { problems: contents.problems, digest: contents.digest, ..Snapshot::default() };
+    let mut snapshot =
+        Snapshot { problems: contents.problems, digest: contents.digest, ..Snapshot::default() };
     for (file, bytes) in contents.files {
         let Ok(text) = std::str::from_utf8(&bytes) else {
             snapshot.problems.push(whole(file, Scope::File, "the file is not UTF-8".to_owned()));

@@ -231,7 +231,12 @@ mod tests {
             ("kind: MutationPolicy", None, false, "apiVersion and kind"),
             ("apiVersion: 1\nkind: Pod", None, false, "apiVersion and kind"),
             ("apiVersion: sallyport.dev/v1alpha1\nkind: MutationPolicy", None, false, "metadata.name"),
-            ("apiVersion: sallyport.dev/v9\nkind: MutationPolicy\nmetadata: {name: a}", Some("a"), false, "v9"),
+            (
+                "apiVersion: sallyport.dev/v9\nkind: MutationPolicy\nmetadata: {name: a}",
+                Some("a"),
+                false,
+                "v9",
+            ),
             ("apiVersion: v1\nkind: Namespace", None, false, "metadata.name"),
             (&format!("{head}spce: {{}}\n"), Some("a"), false, "spce"),
             (&format!("{head}spec: {{matchConstraint: {{}}}}\n"), Some("a"), true, "matchConstraint"),
@@ -249,11 +254,11 @@ mod tests {
 
     #[test]
     fn bombs_and_towers_are_refused_quickly() {
-        let mut bomb = String::from("a0: &a0 [x,x,x,x,x,x,x,x,x,x]\n");
-        for level in 1..12 {
+        let layer = |level: usize| {
             let aliases = vec![format!("*a{}", level - 1); 10].join(",");
-            bomb += &format!("a{level}: &a{level} [{aliases}]\n");
-        }
+            format!("a{level}: &a{level} [{aliases}]\n")
+        };
+        let bomb = format!("a0: &a0 [x,x,x,x,x,x,x,x,x,x]\n{}", (1..12).map(layer).collect::<String>());
         let rows =
             [bomb, "[".repeat(100_000), "- ".repeat(50_000), "{a: ".repeat(10_000), "? ".repeat(50_000)];
         for text in rows {

@@ -1,7 +1,7 @@
 //! What a source held at one moment, and what was wrong with it.
 
 use std::collections::BTreeSet;
-use std::fmt;
+use std::fmt::{self, Write};
 use std::sync::Arc;
 
 use sallyport_api::{MutationPolicy, ValidationPolicy};
@@ -109,6 +109,15 @@ pub struct Snapshot {
 }
 
 impl Snapshot {
+    /// The digest in lower-case hexadecimal, for people to compare.
+    pub fn digest_hex(&self) -> String {
+        self.digest.iter().fold(String::with_capacity(64), |mut text, byte| {
+            // Writing to a string cannot fail.
+            let _ = write!(text, "{byte:02x}");
+            text
+        })
+    }
+
     /// Policies of a kind whose present form cannot be used and that have no earlier good form either.
     pub fn unusable(&self, kind: PolicyKind) -> BTreeSet<&str> {
         self.problems
@@ -118,8 +127,12 @@ impl Snapshot {
                 _ => None,
             })
             .filter(|name| match kind {
-                PolicyKind::MutationPolicy => !self.mutations.iter().any(|entry| entry.object.name() == *name),
-                PolicyKind::ValidationPolicy => !self.validations.iter().any(|entry| entry.object.name() == *name),
+                PolicyKind::MutationPolicy => {
+                    !self.mutations.iter().any(|entry| entry.object.name() == *name)
+                }
+                PolicyKind::ValidationPolicy => {
+                    !self.validations.iter().any(|entry| entry.object.name() == *name)
+                }
             })
             .collect()
     }

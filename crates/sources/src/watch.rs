@@ -1,7 +1,7 @@
 //! Following a directory.
 //!
 //! Content is compared, not events: kubelet swaps a symlink, editors rename,
-//! GitOps tools overwrite, and network file systems send no events at all.
+//! synchronisers overwrite, and network file systems send no events at all.
 
 use std::sync::Arc;
 use std::time::Duration;

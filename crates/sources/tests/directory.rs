@@ -6,6 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use parking_lot::Mutex;
 use sallyport_sources::{Directory, PolicyKind, Scope, Snapshot, SourceError, watch};
 use tempfile::TempDir;
 
@@ -46,8 +47,11 @@ fn policies_and_namespaces_are_found_by_kind_wherever_they_are() {
     fs::create_dir_all(root.join(".git")).unwrap();
     fs::create_dir_all(root.join("..2026_01_01")).unwrap();
     let namespace = "apiVersion: v1\nkind: Namespace\nmetadata: {name: shop, labels: {team: a}}\n";
-    fs::write(root.join("all.yaml"), format!("{}---\n{namespace}---\n{}", mutation("b", "1"), validation("v")))
-        .unwrap();
+    fs::write(
+        root.join("all.yaml"),
+        format!("{}---\n{namespace}---\n{}", mutation("b", "1"), validation("v")),
+    )
+    .unwrap();
     fs::write(root.join("recipe/a.yml"), mutation("a", "1")).unwrap();
     fs::write(root.join("recipe/pod.yaml"), "apiVersion: v1\nkind: Pod\nmetadata: {name: p}\n").unwrap();
     fs::write(
@@ -94,21 +98,35 @@ fn one_name_twice_is_a_problem_and_the_first_file_wins() {
     assert!(snapshot.unusable(PolicyKind::MutationPolicy).is_empty());
 }
 
+/// Does something to a file.
+type Damage = fn(&Path);
+/// Names of policies, and whether they are stale.
+type Expected = &'static [(&'static str, bool)];
+
 #[test]
 fn a_policy_that_was_good_stays_in_its_last_good_form() {
-    type Damage = fn(&Path);
-    let rows: &[(&str, Damage, &[(&str, bool)])] = &[
-        ("its document fails the schema", |f| fs::write(f, mutation("a", "2").replace("spec:", "spce:")).unwrap(), &[
-            ("a", true),
-        ]),
+    let rows: &[(&str, Damage, Expected)] = &[
+        (
+            "its document fails the schema",
+            |f| fs::write(f, mutation("a", "2").replace("spec:", "spce:")).unwrap(),
+            &[("a", true)],
+        ),
         ("its file is no YAML", |f| fs::write(f, "a: [").unwrap(), &[("a", true)]),
         ("its file is no UTF-8", |f| fs::write(f, b"\xff\xfe").unwrap(), &[("a", true)]),
         ("its file is too large", |f| fs::write(f, "#".repeat(1 << 21)).unwrap(), &[("a", true)]),
-        ("its file has too many documents", |f| fs::write(f, "a: 1\n---\n".repeat(2000)).unwrap(), &[("a", true)]),
-        ("its file became a directory beyond reach", |f| {
-            fs::remove_file(f).unwrap();
-            std::os::unix::fs::symlink("nowhere", f).unwrap();
-        }, &[("a", true)]),
+        (
+            "its file has too many documents",
+            |f| fs::write(f, "a: 1\n---\n".repeat(2000)).unwrap(),
+            &[("a", true)],
+        ),
+        (
+            "its file became a directory beyond reach",
+            |f| {
+                fs::remove_file(f).unwrap();
+                std::os::unix::fs::symlink("nowhere", f).unwrap();
+            },
+            &[("a", true)],
+        ),
         ("its file is emptied", |f| fs::write(f, "").unwrap(), &[]),
         ("its file is removed", |f| fs::remove_file(f).unwrap(), &[]),
         ("it was renamed", |f| fs::write(f, mutation("c", "2")).unwrap(), &[("c", false)]),
@@ -121,7 +139,8 @@ fn a_policy_that_was_good_stays_in_its_last_good_form() {
         let before = load(&directory, None);
         damage(&file);
         let after = load(&directory, Some(&before));
-        let mut expected: Vec<_> = expected.iter().map(|(name, stale)| ((*name).to_owned(), *stale)).collect();
+        let mut expected: Vec<_> =
+            expected.iter().map(|(name, stale)| ((*name).to_owned(), *stale)).collect();
         expected.push(("z".to_owned(), false));
         assert_eq!(mutations(&after), expected, "{what}: {:?}", after.problems);
         let kept = after.mutations.iter().any(|entry| entry.stale);
@@ -132,14 +151,18 @@ fn a_policy_that_was_good_stays_in_its_last_good_form() {
         let _ = fs::remove_file(&file);
         fs::write(&file, mutation("a", "3")).unwrap();
         let repaired = load(&directory, Some(&after));
-        assert_eq!((mutations(&repaired)[0].clone(), label(&repaired, 0)), (("a".to_owned(), false), "3".to_owned()));
+        assert_eq!(
+            (mutations(&repaired)[0].clone(), label(&repaired, 0)),
+            (("a".to_owned(), false), "3".to_owned())
+        );
     }
 }
 
 #[test]
 fn a_policy_that_never_was_good_is_named_with_line_and_column() {
     let directory = TempDir::new().unwrap();
-    let text = format!("{}---\n{}", mutation("good", "1"), mutation("bad", "1").replace("mutations:", "mutation:"));
+    let text =
+        format!("{}---\n{}", mutation("good", "1"), mutation("bad", "1").replace("mutations:", "mutation:"));
     fs::write(directory.path().join("p.yaml"), &text).unwrap();
     let snapshot = load(&directory, None);
     assert_eq!(mutations(&snapshot), [("good".to_owned(), false)]);
@@ -160,11 +183,15 @@ fn symlink_circles_and_deep_trees_end() {
     fs::write(directory.path().join("1/2/3/4/5/beyond.yaml"), mutation("beyond", "1")).unwrap();
     let snapshot = load(&directory, None);
     assert_eq!(mutations(&snapshot), [("here".to_owned(), false)]);
-    assert!(snapshot.problems.iter().any(|problem| problem.message.contains("deeper")), "{:?}", snapshot.problems);
+    assert!(
+        snapshot.problems.iter().any(|problem| problem.message.contains("deeper")),
+        "{:?}",
+        snapshot.problems
+    );
 }
 
 /// What `watch` reported, newest last.
-type Seen = Arc<std::sync::Mutex<Vec<Result<Arc<Snapshot>, SourceError>>>>;
+type Seen = Arc<Mutex<Vec<Result<Arc<Snapshot>, SourceError>>>>;
 
 fn follow(root: &Path) -> (Seen, tokio::task::JoinHandle<()>) {
     let directory = Directory::new(root);
@@ -173,7 +200,7 @@ fn follow(root: &Path) -> (Seen, tokio::task::JoinHandle<()>) {
     let sink = seen.clone();
     let interval = Duration::from_millis(50);
     let record = move |next| {
-        sink.lock().unwrap().push(next);
+        sink.lock().push(next);
         std::future::ready(())
     };
     let task = tokio::spawn(watch(directory, first, interval, record));
@@ -183,8 +210,8 @@ fn follow(root: &Path) -> (Seen, tokio::task::JoinHandle<()>) {
 /// Waits until what was seen satisfies `condition`; fails after ten seconds.
 async fn until(seen: &Seen, condition: impl Fn(&[Result<Arc<Snapshot>, SourceError>]) -> bool) {
     let deadline = Instant::now() + Duration::from_secs(10);
-    while !condition(&seen.lock().unwrap()) {
-        assert!(Instant::now() < deadline, "{:?}", seen.lock().unwrap());
+    while !condition(&seen.lock()) {
+        assert!(Instant::now() < deadline, "{:?}", seen.lock());
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
 }
@@ -204,7 +231,7 @@ async fn the_swap_of_a_config_map_mount_is_seen_as_one_change() {
     fs::rename(root.join("..data_tmp"), root.join("..data")).unwrap();
     until(&seen, |seen| !seen.is_empty()).await;
     task.abort();
-    let seen = seen.lock().unwrap();
+    let seen = seen.lock();
     assert_eq!(seen.len(), 1);
     assert_eq!(label(seen[0].as_ref().unwrap(), 0), "new");
 }
@@ -226,12 +253,12 @@ async fn edits_are_seen_and_a_lost_directory_is_told_once() {
 
     fs::rename(&root, parent.path().join("away")).unwrap();
     until(&seen, |seen| matches!(seen.last(), Some(Err(SourceError::Directory { .. })))).await;
-    let told = seen.lock().unwrap().len();
+    let told = seen.lock().len();
 
     fs::rename(parent.path().join("away"), &root).unwrap();
     fs::write(root.join("p.yaml"), mutation("p", "3")).unwrap();
     until(&seen, |seen| last_label(seen).as_deref() == Some("3")).await;
     task.abort();
-    let errors = seen.lock().unwrap().iter().filter(|next| next.is_err()).count();
+    let errors = seen.lock().iter().filter(|next| next.is_err()).count();
     assert_eq!(errors, 1, "told {told} things");
 }

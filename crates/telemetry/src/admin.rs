@@ -106,7 +106,8 @@ impl Admin {
 
     fn answer(&self, method: &Method, path: &str) -> Response<Full<Bytes>> {
         if method != Method::GET && method != Method::HEAD {
-            let mut response = respond(StatusCode::METHOD_NOT_ALLOWED, TEXT, "method not allowed\n".to_owned());
+            let mut response =
+                respond(StatusCode::METHOD_NOT_ALLOWED, TEXT, "method not allowed\n".to_owned());
             response.headers_mut().insert(header::ALLOW, HeaderValue::from_static("GET, HEAD"));
             return response;
         }
@@ -120,7 +121,11 @@ impl Admin {
                 Ok(text) => respond(StatusCode::OK, METRICS, text),
                 Err(error) => {
                     tracing::error!(%error, "failed to write the metrics");
-                    respond(StatusCode::INTERNAL_SERVER_ERROR, TEXT, "failed to write the metrics\n".to_owned())
+                    respond(
+                        StatusCode::INTERNAL_SERVER_ERROR,
+                        TEXT,
+                        "failed to write the metrics\n".to_owned(),
+                    )
                 }
             },
             _ => match self.pages.iter().find(|(known, _)| *known == path) {

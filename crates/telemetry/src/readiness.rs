@@ -2,8 +2,10 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+
+use parking_lot::Mutex;
 
 /// The conditions of one service. Clones share them.
 ///
@@ -22,8 +24,7 @@ impl Readiness {
     /// The condition of that name, unmet until it is [set](Condition::set). The same name gives the
     /// same condition.
     pub fn condition(&self, name: &'static str) -> Condition {
-        // A poisoned map is whole: no code that can panic runs under the lock.
-        let mut conditions = self.conditions.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut conditions = self.conditions.lock();
         Condition { name, met: Arc::clone(conditions.entry(name).or_default()) }
     }
 
@@ -34,7 +35,7 @@ impl Readiness {
 
     /// The names of the conditions that are not met, in alphabetical order.
     pub fn missing(&self) -> Vec<&'static str> {
-        let conditions = self.conditions.lock().unwrap_or_else(PoisonError::into_inner);
+        let conditions = self.conditions.lock();
         conditions.iter().filter(|(_, met)| !met.load(Ordering::Acquire)).map(|(name, _)| *name).collect()
     }
 }

@@ -69,7 +69,8 @@ impl Tracing {
     pub async fn shutdown(self) {
         let Some(provider) = self.provider else { return };
         // The SDK blocks its caller; a worker thread of the runtime must not be it.
-        let flushed = tokio::task::spawn_blocking(move || provider.shutdown_with_timeout(FLUSH_TIMEOUT)).await;
+        let flushed =
+            tokio::task::spawn_blocking(move || provider.shutdown_with_timeout(FLUSH_TIMEOUT)).await;
         if let Ok(Err(error)) = flushed {
             tracing::warn!(%error, "failed to send the last spans");
         }
@@ -166,12 +167,9 @@ where
 {
     let layer = tracing_subscriber::fmt::layer().with_writer(writer);
     match format {
-        LogFormat::Json => layer
-            .json()
-            .flatten_event(true)
-            .with_current_span(true)
-            .with_span_list(false)
-            .boxed(),
+        LogFormat::Json => {
+            layer.json().flatten_event(true).with_current_span(true).with_span_list(false).boxed()
+        }
         LogFormat::Text => layer.with_ansi(ansi).boxed(),
     }
 }
@@ -188,7 +186,8 @@ fn log_panic(info: &PanicHookInfo<'_>) {
     let thread = std::thread::current();
     // Empty unless RUST_BACKTRACE asks for it.
     let backtrace = std::backtrace::Backtrace::capture();
-    let backtrace = (backtrace.status() == std::backtrace::BacktraceStatus::Captured).then(|| backtrace.to_string());
+    let backtrace =
+        (backtrace.status() == std::backtrace::BacktraceStatus::Captured).then(|| backtrace.to_string());
     tracing::error!(panic = message, location, thread = thread.name(), backtrace, "a thread panicked");
 }
 
@@ -196,8 +195,9 @@ fn log_panic(info: &PanicHookInfo<'_>) {
 mod tests {
     use super::{export_wanted, log_filter, log_layer, log_panic, trace_filter};
     use crate::LogFormat;
+    use parking_lot::Mutex;
     use std::io::Write;
-    use std::sync::{Arc, Mutex};
+    use std::sync::Arc;
     use tracing_subscriber::prelude::*;
 
     #[derive(Clone, Default)]
@@ -205,7 +205,7 @@ mod tests {
 
     impl Write for Lines {
         fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-            self.0.lock().unwrap().extend_from_slice(bytes);
+            self.0.lock().extend_from_slice(bytes);
             Ok(bytes.len())
         }
         fn flush(&mut self) -> std::io::Result<()> {
@@ -218,7 +218,7 @@ mod tests {
         let writer = lines.clone();
         let layer = log_layer(format, false, move || writer.clone()).with_filter(log_filter(filter).unwrap());
         tracing::subscriber::with_default(tracing_subscriber::registry().with(layer), run);
-        let bytes = lines.0.lock().unwrap().clone();
+        let bytes = lines.0.lock().clone();
         String::from_utf8(bytes).unwrap()
     }
 
@@ -295,8 +295,9 @@ mod tests {
             (&[("OTEL_EXPORTER_OTLP_METRICS_ENDPOINT", "http://c:4317")], false),
         ];
         for (environment, wanted) in rows {
-            let variable =
-                |name: &str| environment.iter().find(|(n, _)| *n == name).map(|(_, value)| (*value).to_owned());
+            let variable = |name: &str| {
+                environment.iter().find(|(n, _)| *n == name).map(|(_, value)| (*value).to_owned())
+            };
             assert_eq!(export_wanted(variable), wanted, "{environment:?}");
         }
     }
@@ -304,7 +305,8 @@ mod tests {
     #[test]
     fn the_exporters_own_libraries_are_not_traced() {
         let filter = trace_filter();
-        for target in ["h2::codec", "hyper::proto", "hyper_util::client", "tonic::transport", "tower::buffer"] {
+        for target in ["h2::codec", "hyper::proto", "hyper_util::client", "tonic::transport", "tower::buffer"]
+        {
             assert!(!filter.would_enable(target, &tracing::Level::INFO), "{target}");
         }
         assert!(filter.would_enable("sallyport_webhook::front", &tracing::Level::INFO));

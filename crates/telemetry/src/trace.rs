@@ -120,7 +120,9 @@ mod tests {
     #[test]
     fn without_a_readable_parent_a_new_trace_begins() {
         let long = "0".repeat(4096);
-        for hostile in ["", "garbage", "00-0-0-0", "ff-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01", &long] {
+        for hostile in
+            ["", "garbage", "00-0-0-0", "ff-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01", &long]
+        {
             traced(|| {
                 let span = server_span("review", &headers(hostile));
                 let context = span.context();

@@ -5,6 +5,7 @@ use std::fs::{self, File};
 use std::io::{self, Read as _, Seek as _, SeekFrom};
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::Duration;
 
@@ -45,16 +46,25 @@ pub fn binary(name: &str) -> Result<PathBuf> {
     Ok(path)
 }
 
-/// `N` different loopback ports that were free a moment ago. Another process may take one before it is used, so
-/// callers that can listen on port 0 themselves should.
+/// Where [`free_ports`] looks: below the range that the kernel takes ports of outgoing connections from (32768
+/// on Linux), or one of a load test's connections could have the port before its server does.
+const PORTS: std::ops::Range<u16> = 10_000..32_000;
+
+/// `N` loopback ports that were free a moment ago. No port is given twice by one process, and processes begin at
+/// different places. Callers that can listen on port 0 themselves should.
 pub fn free_ports<const N: usize>() -> Result<[u16; N]> {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    let span = u32::from(PORTS.end - PORTS.start);
+    let first = std::process::id().wrapping_mul(97) % span;
     let mut ports = [0; N];
-    // All are held until all are known, or the same port could come twice.
-    let mut held = Vec::with_capacity(N);
     for port in &mut ports {
-        let listener = TcpListener::bind("127.0.0.1:0").context("failed to find a free port")?;
-        *port = listener.local_addr().context("failed to read a free port")?.port();
-        held.push(listener);
+        *port = (0..span)
+            .find_map(|_| {
+                let step = (first + NEXT.fetch_add(1, Ordering::Relaxed)) % span;
+                let candidate = PORTS.start + u16::try_from(step).ok()?;
+                TcpListener::bind(("127.0.0.1", candidate)).ok().map(|_| candidate)
+            })
+            .context("failed to find a free port")?;
     }
     Ok(ports)
 }

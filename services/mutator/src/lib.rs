@@ -1,4 +1,4 @@
-//! The mutator: changes objects before they are stored, by MutationPolicies.
+//! The mutator: changes objects before they are stored, by policies.
 //!
 //! All that it shares with the validator is in `sallyport-backend`; here is
 //! what makes it a Mutator. The invariant: it answers the one patch from the
@@ -12,7 +12,7 @@ use sallyport_proto::v1alpha1::mutator_server::{Mutator, MutatorServer};
 use sallyport_proto::v1alpha1::{MutateResponse, ReviewRequest};
 use tonic::{Request, Response, Status};
 
-/// Changes objects before they are stored, by MutationPolicies.
+/// Changes objects before they are stored, by policies.
 #[derive(clap::Parser, Clone, Debug)]
 #[command(name = "sallyport-mutator", version)]
 pub struct Args {

@@ -4,9 +4,13 @@
 use std::fs;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use hyper_util::rt::TokioIo;
+use rustls::client::ResolvesClientCert;
+use rustls::sign::CertifiedKey;
+use rustls::{ClientConfig, SignatureScheme};
 use sallyport_backend::{Backend, Config, PolicySet};
 use sallyport_net::{Credentials, Shutdown};
 use sallyport_pki::{Algorithm, Authority, LeafRequest, ServiceName};
@@ -100,9 +104,24 @@ async fn validator(policies: &Path) -> Running {
     Running { trust, grpc, admin, shutdown, task }
 }
 
-/// Connects with the certificates of a directory.
-async fn connect(address: SocketAddr, certificates: &Path) -> Result<Channel, tonic::transport::Error> {
-    let tls = Credentials::load(certificates).unwrap().client_config().unwrap();
+/// The same client without a certificate of its own.
+fn without_certificate(tls: &ClientConfig) -> Arc<ClientConfig> {
+    #[derive(Debug)]
+    struct Nothing;
+    impl ResolvesClientCert for Nothing {
+        fn resolve(&self, _: &[&[u8]], _: &[SignatureScheme]) -> Option<Arc<CertifiedKey>> {
+            None
+        }
+        fn has_certs(&self) -> bool {
+            false
+        }
+    }
+    let mut tls = tls.clone();
+    tls.client_auth_cert_resolver = Arc::new(Nothing);
+    Arc::new(tls)
+}
+
+async fn connect(address: SocketAddr, tls: Arc<ClientConfig>) -> Result<Channel, tonic::transport::Error> {
     let connector = tower::service_fn(move |_: tonic::transport::Uri| {
         let connector = TlsConnector::from(tls.clone());
         async move {
@@ -116,7 +135,8 @@ async fn connect(address: SocketAddr, certificates: &Path) -> Result<Channel, to
 
 impl Running {
     async fn channel(&self) -> Channel {
-        connect(self.grpc, &self.trust.issue("front")).await.unwrap()
+        let credentials = Credentials::load(self.trust.issue("front")).unwrap();
+        connect(self.grpc, credentials.client_config().unwrap()).await.unwrap()
     }
 
     async fn mutator(&self) -> MutatorClient<Channel> {
@@ -190,7 +210,10 @@ async fn a_mutator_patches_and_a_validator_denies() {
     assert!(answer.allowed);
     let paths: Vec<_> =
         operations(&answer.json_patch).iter().map(|operation| operation["path"].clone()).collect();
-    assert!(paths.contains(&json!("/spec/containers/-")) || paths.contains(&json!("/spec/containers/1")), "{paths:?}");
+    assert!(
+        paths.contains(&json!("/spec/containers/-")) || paths.contains(&json!("/spec/containers/1")),
+        "{paths:?}"
+    );
 
     let validator = validator(&recipes()).await;
     let mut client = ValidatorClient::new(validator.channel().await);
@@ -203,7 +226,10 @@ async fn a_mutator_patches_and_a_validator_denies() {
         let metrics = running.page("/metrics").await;
         let duration = format!("sallyport_policy_evaluation_duration_seconds_count{{policy=\"{policy}\"}} 1");
         assert!(metrics.contains(&duration), "{metrics}");
-        assert!(metrics.contains("sallyport_backend_request_duration_seconds_count{code=\"Ok\"} 1"), "{metrics}");
+        assert!(
+            metrics.contains("sallyport_backend_request_duration_seconds_count{code=\"Ok\"} 1"),
+            "{metrics}"
+        );
         assert!(metrics.contains("sallyport_backend_in_flight 0"), "{metrics}");
         assert!(metrics.contains("sallyport_certificate_not_after_timestamp_seconds{"), "{metrics}");
         assert_eq!(running.page("/readyz").await, "ok\n");
@@ -216,21 +242,20 @@ async fn a_mutator_patches_and_a_validator_denies() {
 async fn only_the_front_is_let_in() {
     let running = mutator(&recipes(), |_| {}).await;
     let stranger = running.trust.issue("stranger");
-    let mut other_bundle = Trust::new().issue("front");
-    let imposter = Trust::new();
-    let forged = imposter.issue("front");
-    // The forged front trusts the backend's CA, but its own certificate comes from elsewhere.
-    fs::copy(stranger.join("ca.crt"), forged.join("ca.crt")).unwrap();
-    for certificates in [&stranger, &forged, &mut other_bundle] {
-        if !certificates.exists() {
-            continue; // its authority's directory is gone with it
-        }
+    // Has the front's name, and trusts the backend; but another authority signed it.
+    let elsewhere = Trust::new();
+    let imposter = elsewhere.issue("front");
+    fs::copy(stranger.join("ca.crt"), imposter.join("ca.crt")).unwrap();
+    let tls = |directory: &Path| Credentials::load(directory).unwrap().client_config().unwrap();
+    let anonymous = without_certificate(&tls(&stranger));
+    for (who, tls) in [("a stranger", tls(&stranger)), ("an imposter", tls(&imposter)), ("nobody", anonymous)]
+    {
         // With TLS 1.3 the refusal may reach the client only with its first call.
-        let refused = match connect(running.grpc, certificates).await {
+        let refused = match connect(running.grpc, tls).await {
             Ok(channel) => MutatorClient::new(channel).mutate(review(&pod())).await.is_err(),
             Err(_) => true,
         };
-        assert!(refused, "{certificates:?}");
+        assert!(refused, "{who}");
     }
     assert!(running.mutator().await.mutate(review(&pod())).await.is_ok());
 }
@@ -263,7 +288,10 @@ async fn bytes_in_flight_are_bounded() {
         assert!(client.mutate(review(&pod())).await.is_ok());
     }
     let metrics = running.page("/metrics").await;
-    assert!(metrics.contains("sallyport_backend_request_duration_seconds_count{code=\"Unavailable\"} 3"), "{metrics}");
+    assert!(
+        metrics.contains("sallyport_backend_request_duration_seconds_count{code=\"Unavailable\"} 3"),
+        "{metrics}"
+    );
 }
 
 /// G-02: a call that comes too late is not decided. tonic's own timer says CANCELLED where it is first.
@@ -302,13 +330,16 @@ async fn policies_are_replaced_while_serving() {
     let mut client = running.mutator().await;
     let labels = async |client: &mut MutatorClient<Channel>| {
         let answer = client.mutate(review(&pod())).await.unwrap().into_inner();
-        operations(&answer.json_patch).iter().map(|operation| operation["value"].to_string()).collect::<String>()
+        operations(&answer.json_patch)
+            .iter()
+            .map(|operation| operation["value"].to_string())
+            .collect::<String>()
     };
     let states = |active: u8, stale: u8, broken: u8| {
         move |metrics: &str| {
-            [("active", active), ("stale", stale), ("broken", broken)]
-                .iter()
-                .all(|(state, count)| metrics.contains(&format!("sallyport_policies{{state=\"{state}\"}} {count}\n")))
+            [("active", active), ("stale", stale), ("broken", broken)].iter().all(|(state, count)| {
+                metrics.contains(&format!("sallyport_policies{{state=\"{state}\"}} {count}\n"))
+            })
         }
     };
     let before = labels(&mut client).await;
@@ -361,6 +392,9 @@ async fn a_draining_backend_serves_and_then_ends() {
     assert!(TcpStream::connect(running.grpc).await.is_err());
 }
 
+/// Sets one thing wrong.
+type Change = Box<dyn Fn(&mut Config)>;
+
 /// what cannot be used is named when the backend starts.
 #[tokio::test]
 async fn a_backend_that_cannot_start_says_why() {
@@ -368,7 +402,6 @@ async fn a_backend_that_cannot_start_says_why() {
     let policies = recipes();
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let taken = taken.local_addr().map(|address| (taken, address)).unwrap();
-    type Change = Box<dyn Fn(&mut Config)>;
     let rows: [(&str, Change); 5] = [
         ("--policy-dir", Box::new(|config| config.policy_dir = "/nonexistent".into())),
         ("--tls-dir", Box::new(|config| config.tls_dir = "/nonexistent".into())),

@@ -1,5 +1,4 @@
-//! The validator: accepts or refuses objects after all mutation is done, by
-//! ValidationPolicies.
+//! The validator: accepts or refuses objects after all mutation is done, by policies.
 //!
 //! All that it shares with the mutator is in `sallyport-backend`; here is what
 //! makes it a Validator. The invariant: it gathers every denial, warning and
@@ -10,10 +9,10 @@ use sallyport_backend::{Backend, BackendArgs, BackendError, Config, Reviewer, an
 use sallyport_net::Shutdown;
 use sallyport_policy::ValidationSet;
 use sallyport_proto::v1alpha1::validator_server::{Validator, ValidatorServer};
-use sallyport_proto::v1alpha1::{ValidateResponse, ReviewRequest};
+use sallyport_proto::v1alpha1::{ReviewRequest, ValidateResponse};
 use tonic::{Request, Response, Status};
 
-/// Accepts or refuses objects after all mutation is done, by ValidationPolicies.
+/// Accepts or refuses objects after all mutation is done, by policies.
 #[derive(clap::Parser, Clone, Debug)]
 #[command(name = "sallyport-validator", version)]
 pub struct Args {

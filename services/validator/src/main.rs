@@ -12,5 +12,7 @@ async fn main() -> anyhow::Result<()> {
     rustls::crypto::aws_lc_rs::default_provider()
         .install_default()
         .map_err(|_| anyhow::anyhow!("a TLS provider is already installed"))?;
-    sallyport_validator::run(sallyport_validator::Args::parse()).await.context("sallyport-validator has stopped")
+    sallyport_validator::run(sallyport_validator::Args::parse())
+        .await
+        .context("sallyport-validator has stopped")
 }

@@ -105,8 +105,6 @@ pub enum Layout {
 }
 
 impl Layout {
-    pub const ALL: [Self; 4] = [Self::DataSwap, Self::Rename, Self::Overwrite, Self::Recreate];
-
     pub fn publish(self, directory: &Path, set: &Set) {
         match self {
             Self::DataSwap => swap(directory, set),

@@ -4,7 +4,6 @@ use crate::authority::{Ca, Layout, Member, Set, name, serial};
 use crate::server::{Echo, PATIENCE, connect, echo, eventually, plain_client, shown};
 use sallyport_net::{AcceptLimits, Credentials, CredentialsError, Reload, Shutdown};
 use std::fs;
-use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
@@ -160,7 +159,8 @@ fn what_cannot_be_loaded_is_named_r13() {
         let error = Credentials::load(directory.path()).unwrap_err().to_string();
         assert!(error.contains(message), "{what}: {error}");
     }
-    let error = Credentials::load(Path::new("/nowhere/at/all")).unwrap_err();
+    let empty = tempfile::tempdir().unwrap();
+    let error = Credentials::load(empty.path()).unwrap_err();
     assert!(matches!(&error, CredentialsError::Read { path, .. } if path.ends_with("tls.crt")), "{error}");
 }
 

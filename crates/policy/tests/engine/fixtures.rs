@@ -41,12 +41,13 @@ spec:
           configMap: {name: nginx-configmap}
 "#;
 
-/// A file in every container (seed 001).
+/// A file in every container (seed 001), also in those that policies after it add.
 pub const HELLO: &str = r#"
 apiVersion: sallyport.dev/v1alpha1
 kind: MutationPolicy
 metadata: {name: hello-file}
 spec:
+  reinvocationPolicy: IfNeeded
   matchConstraints:
     resourceRules:
     - {apiGroups: [""], apiVersions: [v1], resources: [pods]}

@@ -6,5 +6,6 @@ mod fixtures;
 mod idempotence;
 mod matching;
 mod mutations;
+mod recipes;
 mod safety;
 mod validations;

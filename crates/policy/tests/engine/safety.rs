@@ -22,15 +22,15 @@ fn sys_1_6_updates_of_pods_keep_only_what_the_api_server_takes() {
     let policy = mutate_pods(
         "eager",
         "",
-        r"  - overlay:
-      metadata: {labels: {a: x}, annotations: {b: y}}
+        r#"  - overlay:
+      metadata: {labels: {a: x}, annotations: {b: why}}
       spec:
         activeDeadlineSeconds: 60
         hostNetwork: true
         priority: null
-        tolerations: ${{ object.spec.tolerations + [{'key': 'new'}] }}
+        tolerations: '${{ object.spec.tolerations + [{"key": "new"}] }}'
         containers: [{name: sleep, image: newer, command: [x]}, {name: sidecar, image: s}]
-        volumes: [{name: v, emptyDir: {}}]",
+        volumes: [{name: v, emptyDir: {}}]"#,
     );
     let mut object = pod(json!({}), json!({}));
     object["spec"]["tolerations"] = json!([{"key": "old"}]);
@@ -38,7 +38,7 @@ fn sys_1_6_updates_of_pods_keep_only_what_the_api_server_takes() {
     let outcome = update(&policy, &object, &object, "");
     let result = patched(&object, &outcome);
     assert_eq!(result["metadata"]["labels"], json!({"a": "x"}));
-    assert_eq!(result["metadata"]["annotations"], json!({"b": "y"}));
+    assert_eq!(result["metadata"]["annotations"], json!({"b": "why"}));
     assert_eq!(
         result["spec"],
         json!({"containers": [{"name": "sleep", "image": "newer"}], "activeDeadlineSeconds": 60, "priority": 7,
