@@ -259,9 +259,12 @@ impl Balancer {
     {
         let left = deadline.saturating_duration_since(Instant::now());
         let in_flight = endpoint.enter();
-        let answer = tokio::time::timeout_at(deadline, make(endpoint.channel.clone(), left))
-            .await
-            .unwrap_or_else(|_| Err(Status::deadline_exceeded("the review's deadline has passed")));
+        let late = || Status::deadline_exceeded("the review's deadline has passed");
+        let answer = match tokio::time::timeout_at(deadline, make(endpoint.channel.clone(), left)).await {
+            Ok(Err(status)) if expired(&status) => Err(late()),
+            Ok(answer) => answer,
+            Err(_) => Err(late()),
+        };
         match &answer {
             Ok(_) => {
                 in_flight.answered();
@@ -293,6 +296,13 @@ impl Balancer {
         });
         spent.is_ok()
     }
+}
+
+/// A status that tonic's own client made from `grpc-timeout`, perhaps a moment before our
+/// timer fired. It comes as `Cancelled` with a source, as a lost connection does.
+fn expired(status: &Status) -> bool {
+    std::iter::successors(status.source(), |&error| error.source())
+        .any(|error| error.is::<tonic::TimeoutExpired>())
 }
 
 /// A status that tonic made because the connection failed, not one that a

@@ -172,23 +172,20 @@ mod tests {
     struct Generator(u64);
 
     impl Generator {
-        fn below(&mut self, bound: u64) -> u64 {
+        fn below(&mut self, bound: usize) -> usize {
             self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-            (self.0 >> 33) % bound
+            usize::try_from(self.0 >> 33).unwrap() % bound
         }
 
-        fn value(&mut self, depth: u64) -> Value {
+        fn value(&mut self, depth: usize) -> Value {
             match self.below(if depth == 0 { 4 } else { 8 }) {
                 0 => Value::Null,
                 1 => json!(self.below(3)),
                 2 => json!(self.below(2) == 0),
-                3 => json!(["", "x", "a/b", "m~n"][self.below(4) as usize]),
+                3 => json!(["", "x", "a/b", "m~n"][self.below(4)]),
                 4 | 5 => (0..self.below(4))
                     .map(|_| {
-                        (
-                            ["a", "b/c", "d~e", "", "~1", "0"][self.below(6) as usize].to_owned(),
-                            self.value(depth - 1),
-                        )
+                        (["a", "b/c", "d~e", "", "~1", "0"][self.below(6)].to_owned(), self.value(depth - 1))
                     })
                     .collect(),
                 6 => (0..self.below(5)).map(|_| self.value(depth - 1)).collect(),
@@ -203,7 +200,7 @@ mod tests {
             match value {
                 Value::Array(items) if !items.is_empty() && self.below(4) > 0 => {
                     let mut items = items.clone();
-                    let at = self.below(items.len() as u64) as usize;
+                    let at = self.below(items.len());
                     match self.below(3) {
                         0 => items.insert(at, self.value(1)),
                         1 => drop(items.remove(at)),
@@ -213,7 +210,7 @@ mod tests {
                 }
                 Value::Object(fields) if !fields.is_empty() && self.below(4) > 0 => {
                     let mut fields = fields.clone();
-                    let at = self.below(fields.len() as u64) as usize;
+                    let at = self.below(fields.len());
                     let key = fields.keys().nth(at).unwrap().clone();
                     let changed = self.changed(&fields[&key].clone());
                     fields.insert(key, changed);

@@ -64,6 +64,8 @@ pub(crate) enum PolicyError {
     Merge(String, #[source] MergeError),
     #[error("{what}: {found} elements are more than the {limit} allowed")]
     TooMany { what: String, found: usize, limit: usize },
+    #[error("{what}: makes more than {limit} bytes")]
+    TooLarge { what: String, limit: usize },
     #[error("the evaluation took longer than {0} ms")]
     TooLong(u128),
 }
@@ -77,6 +79,7 @@ impl PolicyError {
             | Self::Document { .. }
             | Self::Namespace(_)
             | Self::TooMany { .. }
+            | Self::TooLarge { .. }
             | Self::TooLong(_) => true,
             Self::Evaluation(_, source) => source.is_limit(),
             Self::Several(errors) => errors.iter().any(|error| error.status().0 == 500),

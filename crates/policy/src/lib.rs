@@ -26,6 +26,7 @@ mod error;
 mod expression;
 mod index;
 mod matcher;
+mod measure;
 mod merge;
 mod mutation;
 mod namespaces;

@@ -7,8 +7,8 @@ use sallyport_api::{
     FailurePolicy, MatchConstraints, Mutation, MutationPolicy, MutationPolicySpec, OperationType, PatchType,
     ReinvocationPolicy,
 };
-use sallyport_cel::Scope;
-use serde_json::Value;
+use sallyport_cel::{Activation, Scope};
+use serde_json::{Map, Value};
 
 use crate::condition::Conditions;
 use crate::diff::{MAX_PATCH_BYTES, diff};
@@ -16,6 +16,7 @@ use crate::documents::Documents;
 use crate::error::{DefinitionError, PolicyError};
 use crate::expression::{Expression, Inputs, Loop, Uses, scope_with};
 use crate::matcher::Matcher;
+use crate::measure::{MAX_BYTES, Measure};
 use crate::merge::merge;
 use crate::namespaces::Namespaces;
 use crate::outcome::{Gathering, Outcome, PolicyResult, PolicyStatus, ResultKind};
@@ -177,7 +178,7 @@ impl CompiledMutation {
 /// What a mutation is going to do, evaluated but not yet carried out.
 enum Change {
     Patch(Vec<json_patch::PatchOperation>),
-    Overlay(serde_json::Map<String, Value>),
+    Overlay(Map<String, Value>),
 }
 
 /// One review's way through the policies.
@@ -326,15 +327,15 @@ impl<'r> Run<'r> {
                 if operations.is_empty() {
                     return Ok(false);
                 }
-                let mut patched = self.current.as_ref().unwrap_or(original).clone();
-                patch::apply(expression, &mut patched, &operations)?;
+                let target = self.current.as_ref().unwrap_or(original);
+                let Some(patched) = patch::apply(expression, target, &operations)? else { return Ok(false) };
                 if !patched.is_object() {
                     return Err(PolicyError::Patch {
                         what: expression.what().to_owned(),
                         problem: "the result is not an object".to_owned(),
                     });
                 }
-                let changed = patched != *self.current.as_ref().unwrap_or(original);
+                let changed = patched != *target;
                 if changed {
                     self.current = Some(patched);
                 }
@@ -375,24 +376,34 @@ impl CompiledMutation {
     fn evaluate(&self, inputs: &Inputs<'_>) -> Result<Vec<Change>, PolicyError> {
         let mut activation = inputs.activate(&self.scope);
         let Some(each) = &self.each else {
-            return Ok(vec![self.change(&activation)?]);
+            return Ok(vec![self.change(&activation, &mut { MAX_BYTES })?]);
         };
         let mut changes = Vec::new();
+        let mut room = MAX_BYTES;
         for element in each.elements(&activation)? {
             inputs.check_time()?;
             each.bind(&mut activation, element);
-            changes.push(self.change(&activation)?);
+            changes.push(self.change(&activation, &mut room)?);
         }
         Ok(changes)
     }
 
-    fn change(&self, activation: &sallyport_cel::Activation<'_>) -> Result<Change, PolicyError> {
-        match &self.action {
-            Action::Overlay(overlay) => Ok(Change::Overlay(overlay.render(activation)?)),
-            Action::Patch(expression) => {
-                let value = expression.evaluate(activation)?;
-                Ok(Change::Patch(patch::operations(expression, &value)?))
+    /// What is to be done for one element; takes its size from `room`.
+    fn change(&self, activation: &Activation<'_>, room: &mut usize) -> Result<Change, PolicyError> {
+        let (change, bytes) = match &self.action {
+            Action::Overlay(overlay) => {
+                let rendered = overlay.render(activation)?;
+                let bytes = rendered.values().map(|value| Measure::of(value).bytes).sum();
+                (Change::Overlay(rendered), bytes)
             }
-        }
+            Action::Patch(expression) => {
+                let (operations, bytes) = patch::operations(expression, &expression.evaluate(activation)?)?;
+                (Change::Patch(operations), bytes)
+            }
+        };
+        *room = room
+            .checked_sub(bytes)
+            .ok_or_else(|| PolicyError::TooLarge { what: self.field.clone(), limit: MAX_BYTES })?;
+        Ok(change)
     }
 }

@@ -5,16 +5,19 @@ use serde_json::Value;
 
 use crate::error::PolicyError;
 use crate::expression::Expression;
+use crate::measure::{MAX_BYTES, MAX_DEPTH, Measure};
 
 /// Most operations of one patch.
 const MAX_OPERATIONS: usize = 4096;
 
-/// The operations in the value that `expression` gave.
+/// The operations in the value that `expression` gave, and how many bytes they take.
 pub(crate) fn operations(
     expression: &Expression,
     value: &sallyport_cel::Value<'_>,
-) -> Result<Vec<PatchOperation>, PolicyError> {
-    let Value::Array(items) = expression.to_json(value)? else {
+) -> Result<(Vec<PatchOperation>, usize), PolicyError> {
+    let json = expression.to_json(value)?;
+    let bytes = Measure::of(&json).bytes;
+    let Value::Array(items) = json else {
         return Err(expression.mistyped("a list of JSONPatch", value));
     };
     if items.len() > MAX_OPERATIONS {
@@ -24,7 +27,7 @@ pub(crate) fn operations(
             limit: MAX_OPERATIONS,
         });
     }
-    items
+    let operations = items
         .into_iter()
         .enumerate()
         .map(|(index, item)| {
@@ -34,20 +37,49 @@ pub(crate) fn operations(
                 problem: error.to_string(),
             })
         })
-        .collect()
+        .collect::<Result<_, _>>()?;
+    Ok((operations, bytes))
 }
 
-/// Applies a patch, wholly or not at all. A failed `test` makes it do nothing, as in Kubernetes.
+/// `target` with the patch applied; `None` after a failed `test`, which makes the patch do nothing, as in
+/// Kubernetes.
 pub(crate) fn apply(
     expression: &Expression,
-    target: &mut Value,
+    target: &Value,
     operations: &[PatchOperation],
-) -> Result<(), PolicyError> {
-    match json_patch::patch(target, operations) {
-        Ok(()) => Ok(()),
-        Err(error) if matches!(error.kind, PatchErrorKind::TestFailed) => Ok(()),
-        Err(error) => {
-            Err(PolicyError::Patch { what: expression.what().to_owned(), problem: error.to_string() })
+) -> Result<Option<Value>, PolicyError> {
+    let failed = |index: usize, problem: String| PolicyError::Patch {
+        what: expression.what().to_owned(),
+        problem: format!("operation {index}: {problem}"),
+    };
+    let mut patched = target.clone();
+    let mut room = MAX_BYTES;
+    for (index, operation) in operations.iter().enumerate() {
+        let path = operation.path();
+        let added = match operation {
+            PatchOperation::Add(add) => Measure::of(&add.value),
+            PatchOperation::Replace(replace) => Measure::of(&replace.value),
+            PatchOperation::Copy(copy) => measure_at(&patched, copy.from.as_str()),
+            PatchOperation::Move(moved) => Measure { bytes: 0, ..measure_at(&patched, moved.from.as_str()) },
+            PatchOperation::Remove(_) | PatchOperation::Test(_) => Measure::default(),
+        };
+        let above = path.as_str().matches('/').count();
+        if above + added.depth > MAX_DEPTH {
+            return Err(failed(index, format!("nests deeper than {MAX_DEPTH}")));
+        }
+        room = room
+            .checked_sub(added.bytes)
+            .ok_or_else(|| PolicyError::TooLarge { what: expression.what().to_owned(), limit: MAX_BYTES })?;
+        if let Err(error) = json_patch::patch(&mut patched, std::slice::from_ref(operation)) {
+            if matches!(error.kind, PatchErrorKind::TestFailed) {
+                return Ok(None);
+            }
+            return Err(failed(index, format!("{} at {:?}", error.kind, error.path.as_str())));
         }
     }
+    Ok(Some(patched))
+}
+
+fn measure_at(document: &Value, path: &str) -> Measure {
+    document.pointer(path).map_or_else(Measure::default, Measure::of)
 }

@@ -48,7 +48,7 @@ pub(crate) fn restore_immutable(before: &Value, after: &mut Value) -> Vec<String
             ("containers" | "initContainers", Some(is)) => Some(with_images_of(was, is)),
             _ => None,
         };
-        if allowed.as_ref() != is {
+        if allowed.is_none() || allowed.as_ref() != is {
             restored.push(format!("spec.{field}"));
         }
         spec.insert(field.clone(), allowed.unwrap_or_else(|| was.clone()));

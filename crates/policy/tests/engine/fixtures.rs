@@ -169,6 +169,7 @@ pub fn resource(group: &str, version: &str, resource: &str) -> GroupVersionResou
 }
 
 /// A pod as a user writes it, with these annotations and labels.
+#[allow(clippy::needless_pass_by_value)] // reads better with literals
 pub fn pod(annotations: Value, labels: Value) -> Value {
     json!({
         "apiVersion": "v1", "kind": "Pod",

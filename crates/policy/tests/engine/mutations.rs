@@ -301,14 +301,14 @@ fn expressions_see_the_request() {
     let policy = mutate_pods(
         "p",
         "",
-        r#"  - overlay:
+        r"  - overlay:
       metadata:
         labels:
           user: ${{ request.userInfo.username }}
           what: ${{ request.operation + ' ' + request.resource.resource + '/' + request.subResource }}
           dry: ${{ string(request.dryRun) }}
           manager: ${{ request.options.fieldManager }}
-          enabled: ${{ namespaceObject.metadata.labels['sidecar-injector'] }}"#,
+          enabled: ${{ namespaceObject.metadata.labels['sidecar-injector'] }}",
     );
     let mut request = pod_request(Operation::Create);
     request.user_info.username = "jane".to_owned();
@@ -339,7 +339,7 @@ fn a_delete_has_no_object_and_no_patch() {
 
 #[test]
 fn pod_templates_merge_by_the_same_keys() {
-    let yaml = r#"
+    let yaml = r"
 apiVersion: sallyport.dev/v1alpha1
 kind: MutationPolicy
 metadata: {name: templates}
@@ -348,7 +348,7 @@ spec:
     resourceRules: [{apiGroups: [apps], apiVersions: [v1], resources: [deployments]}]
   mutations:
   - overlay: {spec: {template: {spec: {containers: [{name: app, image: new}]}}}}
-"#;
+";
     let mut request = pod_request(Operation::Create);
     request.kind = sallyport_policy::GroupVersionKind {
         group: "apps".to_owned(),
@@ -363,4 +363,35 @@ spec:
         patch(&outcome),
         json!([{"op": "replace", "path": "/spec/template/spec/containers/1/image", "value": "new"}])
     );
+}
+
+/// Doubling, nesting and repeating what is there ends soon, and costs the request an error.
+#[test]
+fn patches_that_blow_up_are_an_error() {
+    let operations = |source: &str, step: &str| {
+        let step = format!("[{step}]");
+        format!("  - jsonPatch: {{expression: \"{source}.map(i, {step}).flatten()\"}}")
+    };
+    let forty = "[0,0,0,0,0,0,0,0].map(a, [0,0,0,0,0]).flatten()";
+    let double = operations(
+        forty,
+        "JSONPatch{op: 'copy', from: '/spec', path: '/metadata/x'}, JSONPatch{op: 'move', from: '/metadata/x', path: '/spec/x'}",
+    );
+    let nest = operations(
+        "object.spec.many",
+        "JSONPatch{op: 'copy', from: '/metadata', path: '/tmp'}, JSONPatch{op: 'replace', path: '/metadata', value: {}}, \
+         JSONPatch{op: 'move', from: '/tmp', path: '/metadata/x'}",
+    );
+    let repeat = "  - forEach: {list: object.spec.many, as: n}\n    overlay: {metadata: {annotations: {a: \"${{ object.spec.pad + n }}\"}}}";
+    let mut object = pod(json!({}), json!({}));
+    object["spec"]["many"] = json!((0..900).map(|n| n.to_string()).collect::<Vec<_>>());
+    object["spec"]["pad"] = json!("x".repeat(100_000));
+    for (mutation, expected) in [
+        (double.as_str(), "makes more than 16777216 bytes"),
+        (&nest, "nests deeper than 256"),
+        (repeat, "makes more than"),
+    ] {
+        let outcome = mutate(&mutation_set(&[&mutate_pods("p", "", mutation)]), &object);
+        assert!(message(&outcome).contains(expected), "{outcome:?}");
+    }
 }

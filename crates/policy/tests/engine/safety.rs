@@ -9,7 +9,7 @@ use crate::fixtures::{
 
 fn update(policy: &str, old: &Value, new: &Value, sub_resource: &str) -> sallyport_policy::Outcome {
     let mut request = pod_request(Operation::Update);
-    request.sub_resource = sub_resource.to_owned();
+    sub_resource.clone_into(&mut request.sub_resource);
     let (old, new) = (old.to_string(), new.to_string());
     let mut review = review(&request, new.as_bytes());
     review.old_object = old.as_bytes();
@@ -58,6 +58,15 @@ fn sys_1_6_an_update_with_nothing_left_to_do_makes_no_patch() {
     assert_eq!(outcome.patch, None);
     assert_eq!(outcome.results[0].result, ResultKind::Unchanged);
     assert_eq!(outcome.warnings.len(), 1);
+}
+
+#[test]
+fn sys_1_6_a_removal_alone_is_taken_back_too() {
+    let policy = mutate_pods("eager", "", "  - overlay: {spec: {priority: null}}");
+    let mut object = pod(json!({}), json!({}));
+    object["spec"]["priority"] = json!(7);
+    let outcome = update(&policy, &object, &object, "");
+    assert_eq!((outcome.patch, outcome.warnings.len()), (None, 1));
 }
 
 #[test]

@@ -120,7 +120,8 @@ fn c_51_audit_keys_are_valid_however_long_the_name() {
         assert!(key.len() <= 63, "{key}");
         assert!(key.chars().all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c)), "{key}");
         assert!(
-            key.starts_with("a-very-long") && (key.ends_with(".violations") || key.ends_with(".who")),
+            key.starts_with("a-very-long")
+                && ["violations", "who"].contains(&key.rsplit('.').next().unwrap()),
             "{key}"
         );
     }

@@ -1,0 +1,507 @@
+//! `sallyport review`: manifests and AdmissionReviews through a front, as an API server would send them.
+
+use crate::client::{Client, ClientError};
+use crate::dev::DevState;
+use crate::door::{Door, Doors};
+use crate::json_lines;
+use crate::manifest::{self, Circumstances, Identity, Item, Operation};
+use crate::policies::Policies;
+use crate::report::{Format, Report};
+use crate::suite::{Suite, SuiteOptions};
+use anyhow::{Context as _, bail, ensure};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use bytes::Bytes;
+use sallyport_telemetry::{LogFormat, TelemetryArgs};
+use serde::Deserialize;
+use serde_json::{Map, Value};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+/// Largest CA file, in bytes.
+const MAX_BUNDLE: u64 = 1 << 20;
+
+const EXAMPLES: &str = "\
+Each object is sent through the doors mutate/fail, mutate/ignore, validate/fail and validate/ignore, in this
+order, the later ones seeing what the earlier ones changed; --door chooses some. A mutating door is asked once
+more if a later one changed the object. Objects are sent as written, without the defaults that an API server
+fills in. The resource of a kind is known for Kubernetes' own kinds; of others it is the lower-case plural.
+
+With the file - AdmissionReviews are read from standard input, one a line, and answered in the same order,
+each on a line with an AdmissionReview that joins the answers of all doors (patches one after the other). A
+line that cannot be answered gets {\"error\": {\"line\", \"code\", \"message\"}} on its line, and the others go on.
+
+Examples:
+  sallyport review --policy-dir policies pod.yaml
+  kubectl get pods -o yaml > now.yaml && sallyport review --policy-dir policies now.yaml
+  sallyport review --policy-dir policies --operation UPDATE --old before.yaml after.yaml
+  sallyport review --policy-dir policies -o json pod.yaml | jq '.[].decisions'
+
+  Through a suite that runs (see sallyport dev --state-dir):
+    sallyport review --state-dir state pod.yaml
+    sallyport review --server https://127.0.0.1:8443 --ca-file ca.crt pod.yaml
+    sallyport review --state-dir state --door mutate/fail - < reviews.jsonl
+
+Exit status:
+  0  everything was allowed
+  1  an error: something could not be reviewed
+  2  wrong usage
+  3  something was denied";
+
+/// Show what policies do to manifests: decision, warnings, and the difference made.
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+#[group(id = "through", required = true, multiple = false, args = ["policy_dir", "server", "state_dir"])]
+pub(crate) struct ReviewArgs {
+    /// Manifests in YAML or JSON (objects, Lists, AdmissionReviews), or - for AdmissionReviews as JSON lines.
+    #[arg(required = true, value_name = "FILE")]
+    files: Vec<PathBuf>,
+
+    /// Review with the policies of this directory, in a suite made for the purpose.
+    #[arg(long, short, env = "SALLYPORT_POLICY_DIR", value_name = "DIR", help_heading = "Through what")]
+    policy_dir: Option<PathBuf>,
+
+    /// Review through the front at this address.
+    #[arg(long, env = "SALLYPORT_SERVER", value_name = "URL", requires = "ca_file", help_heading = "Through what")]
+    server: Option<String>,
+
+    /// With --server: certificates in PEM that the front's must verify against.
+    #[arg(long, env = "SALLYPORT_CA_FILE", value_name = "FILE", requires = "server", help_heading = "Through what")]
+    ca_file: Option<PathBuf>,
+
+    /// With --server: the name that the front's certificate must be good for [default: the host of --server].
+    #[arg(long, env = "SALLYPORT_SERVER_NAME", value_name = "NAME", requires = "server", help_heading = "Through what")]
+    server_name: Option<String>,
+
+    /// Review through the `sallyport dev` that runs with this --state-dir.
+    #[arg(long, env = "SALLYPORT_STATE_DIR", value_name = "DIR", help_heading = "Through what")]
+    state_dir: Option<PathBuf>,
+
+    /// Doors to go through; one side, or one door.
+    #[arg(long, env = "SALLYPORT_DOOR", value_enum, default_value = "all", value_name = "DOOR", help_heading = "Through what")]
+    door: Doors,
+
+    /// What is done with the manifests. AdmissionReviews say so themselves.
+    #[arg(long, env = "SALLYPORT_OPERATION", value_enum, ignore_case = true, default_value = "CREATE", value_name = "OPERATION", help_heading = "The request")]
+    operation: Operation,
+
+    /// For UPDATE: the objects as they were; found by kind, namespace and name.
+    #[arg(long, env = "SALLYPORT_OLD", value_name = "FILE", required_if_eq("operation", "UPDATE"), help_heading = "The request")]
+    old: Option<PathBuf>,
+
+    /// Subresource, such as ephemeralcontainers.
+    #[arg(long, env = "SALLYPORT_SUBRESOURCE", value_name = "NAME", default_value = "", hide_default_value = true, help_heading = "The request")]
+    subresource: String,
+
+    /// Namespace of manifests that name none.
+    #[arg(long, short, env = "SALLYPORT_NAMESPACE", value_name = "NAME", default_value = "default", help_heading = "The request")]
+    namespace: String,
+
+    /// User who asks.
+    #[arg(long, env = "SALLYPORT_USER", value_name = "NAME", default_value = "kubernetes-admin", help_heading = "The request")]
+    user: String,
+
+    /// Groups of the user, separated by commas or given repeatedly [default: system:authenticated].
+    #[arg(long = "group", env = "SALLYPORT_GROUP", value_name = "NAME", value_delimiter = ',', help_heading = "The request")]
+    groups: Vec<String>,
+
+    /// Ask as for a request that stores nothing.
+    #[arg(long, env = "SALLYPORT_DRY_RUN", help_heading = "The request")]
+    dry_run: bool,
+
+    /// How the outcome is written. AdmissionReviews from - are always answered in JSON.
+    #[arg(long, short, env = "SALLYPORT_OUTPUT", value_enum, default_value = "text", value_name = "FORMAT")]
+    output: Format,
+
+    /// What the embedded suite logs: a level (error, warn, info, debug, trace) or a list of target=level.
+    #[arg(long, env = "SALLYPORT_LOG_LEVEL", default_value = "off", value_name = "FILTER")]
+    log_level: String,
+}
+
+/// What came of a run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Tally {
+    /// Something was denied.
+    pub(crate) denied: bool,
+    /// Something could not be reviewed.
+    pub(crate) failed: bool,
+}
+
+pub(crate) async fn run(args: ReviewArgs) -> anyhow::Result<ExitCode> {
+    let is_lines = args.files.iter().any(|file| file.as_os_str() == "-");
+    ensure!(!is_lines || args.files.len() == 1, "- stands alone: it cannot be reviewed together with files");
+    // Read before anything is started, so that a misspelt name costs nothing.
+    let items = if is_lines { Vec::new() } else { read(&args.files)? };
+    let about = args.circumstances()?;
+    let (suite, client) = args.connect().await?;
+    let reviewer = Reviewer { client, doors: args.door.doors() };
+    let tally = if is_lines {
+        json_lines::answer(reviewer).await
+    } else {
+        show(&reviewer, items, &about, args.output).await
+    };
+    if let Some(suite) = suite {
+        suite.stop().await;
+    }
+    let tally = tally?;
+    Ok(match tally {
+        Tally { failed: true, .. } => ExitCode::FAILURE,
+        Tally { denied: true, .. } => ExitCode::from(crate::DENIED),
+        Tally { .. } => ExitCode::SUCCESS,
+    })
+}
+
+impl ReviewArgs {
+    fn circumstances(&self) -> anyhow::Result<Circumstances> {
+        let old = match &self.old {
+            Some(path) => manifest::read(path)?
+                .into_iter()
+                .filter_map(|item| match item {
+                    Item::Object(object) => Some(object),
+                    Item::Review(_) => None,
+                })
+                .collect(),
+            None => Vec::new(),
+        };
+        let groups = if self.groups.is_empty() {
+            vec!["system:authenticated".to_owned()]
+        } else {
+            self.groups.clone()
+        };
+        Ok(Circumstances {
+            operation: self.operation,
+            old,
+            user: self.user.clone(),
+            groups,
+            namespace: self.namespace.clone(),
+            subresource: self.subresource.clone(),
+            dry_run: self.dry_run,
+        })
+    }
+
+    /// A client of the front that is to be asked, and the suite that it belongs to if it is ours.
+    async fn connect(&self) -> anyhow::Result<(Option<Suite>, Client)> {
+        if let Some(policy_dir) = &self.policy_dir {
+            let telemetry = TelemetryArgs {
+                log_format: LogFormat::Text,
+                log_level: self.log_level.clone(),
+                ..TelemetryArgs::default()
+            };
+            sallyport_telemetry::install("review", &telemetry)?;
+            Policies::load(policy_dir)?.report_problems();
+            let suite = Suite::start(SuiteOptions::ephemeral(policy_dir.clone())).await?;
+            let client = Client::new(&suite.url(), &read_bundle(&suite.ca_file())?, None)?;
+            return Ok((Some(suite), client));
+        }
+        let (url, ca_file) = match (&self.server, &self.ca_file, &self.state_dir) {
+            (Some(server), Some(ca_file), _) => (server.clone(), ca_file.clone()),
+            (_, _, Some(directory)) => {
+                let state = DevState::read(directory)?;
+                (state.webhook, state.ca_file)
+            }
+            // clap asks for one of them.
+            _ => bail!("one of --policy-dir, --server with --ca-file, and --state-dir is needed"),
+        };
+        let client = Client::new(&url, &read_bundle(&ca_file)?, self.server_name.as_deref())
+            .with_context(|| format!("failed to prepare a connection to {url} with {}", ca_file.display()))?;
+        Ok((None, client))
+    }
+}
+
+fn read_bundle(path: &Path) -> anyhow::Result<Vec<u8>> {
+    use std::io::Read as _;
+    let mut bytes = Vec::new();
+    std::fs::File::open(path)
+        .and_then(|file| file.take(MAX_BUNDLE).read_to_end(&mut bytes))
+        .with_context(|| format!("failed to read {}", path.display()))?;
+    Ok(bytes)
+}
+
+fn read(files: &[PathBuf]) -> anyhow::Result<Vec<Item>> {
+    let mut items = Vec::new();
+    for file in files {
+        let mut found = manifest::read(file)?;
+        ensure!(!found.is_empty(), "{} holds no object", file.display());
+        items.append(&mut found);
+    }
+    Ok(items)
+}
+
+async fn show(
+    reviewer: &Reviewer,
+    items: Vec<Item>,
+    about: &Circumstances,
+    format: Format,
+) -> anyhow::Result<Tally> {
+    let mut report = Report::new(format);
+    let mut tally = Tally::default();
+    for (index, item) in items.into_iter().enumerate() {
+        let review = match item {
+            Item::Review(review) => review,
+            Item::Object(object) => manifest::review(object, index + 1, about)?,
+        };
+        let subject = Subject::of(&review);
+        let before = review.pointer("/request/object").cloned().unwrap_or_default();
+        let body = Bytes::from(serde_json::to_vec(&review)?);
+        let outcome = reviewer.review(body, Some(review)).await;
+        tally.denied |= outcome.denied();
+        tally.failed |= outcome.failed();
+        report.add(&subject, &before, &outcome)?;
+    }
+    report.finish()?;
+    Ok(tally)
+}
+
+/// What a review is about, for people and machines.
+#[derive(Clone, Debug)]
+pub(crate) struct Subject {
+    pub(crate) identity: Identity,
+    pub(crate) operation: String,
+}
+
+impl Subject {
+    fn of(review: &Value) -> Self {
+        let request = review.get("request").unwrap_or(&Value::Null);
+        let text = |path: &str| request.pointer(path).and_then(Value::as_str).unwrap_or_default().to_owned();
+        let object = ["object", "oldObject"]
+            .into_iter()
+            .filter_map(|field| request.get(field))
+            .find(|object| object.is_object())
+            .unwrap_or(&Value::Null);
+        let mut identity = Identity::of(object);
+        identity.group = text("/kind/group");
+        identity.version = text("/kind/version");
+        identity.kind = text("/kind/kind");
+        identity.namespace = text("/namespace");
+        let name = text("/name");
+        if !name.is_empty() {
+            identity.name = name;
+            identity.generate_name = String::new();
+        }
+        Self { identity, operation: text("/operation") }
+    }
+}
+
+/// Sends reviews through the doors of a front.
+pub(crate) struct Reviewer {
+    client: Client,
+    doors: &'static [Door],
+}
+
+/// What came of a review.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Outcome {
+    /// What each door said, in the order of asking.
+    pub(crate) decisions: Vec<Decision>,
+    /// The object as it left the mutating doors; `None` when no door changed it.
+    pub(crate) object: Option<Value>,
+}
+
+/// What one door said.
+#[derive(Clone, Debug)]
+pub(crate) struct Decision {
+    /// The door.
+    pub(crate) door: Door,
+    /// What it decided.
+    pub(crate) verdict: Verdict,
+    /// Shown to the client.
+    pub(crate) warnings: Vec<String>,
+    /// For the audit log.
+    pub(crate) audit_annotations: BTreeMap<String, String>,
+    /// RFC 6902 operations; empty for no change.
+    pub(crate) patch: Vec<Value>,
+}
+
+/// A decision, or its absence.
+#[derive(Clone, Debug)]
+pub(crate) enum Verdict {
+    /// The request may go on.
+    Allowed,
+    /// It may not; the `metav1.Status` that says why.
+    Denied(Map<String, Value>),
+    /// There is no decision.
+    Failed(Failure),
+}
+
+/// Why there is no decision.
+#[derive(Clone, Debug)]
+pub(crate) struct Failure {
+    /// The HTTP status; `None` when there was no answer.
+    pub(crate) code: Option<u16>,
+    /// What is wrong.
+    pub(crate) message: String,
+}
+
+impl Outcome {
+    /// Whether a door refused.
+    pub(crate) fn denied(&self) -> bool {
+        self.decisions.iter().any(|decision| matches!(decision.verdict, Verdict::Denied(_)))
+    }
+
+    /// The failure that the request failed with, if it did: one that the failurePolicy does not ignore.
+    pub(crate) fn failure(&self) -> Option<&Failure> {
+        self.decisions.iter().find_map(|decision| match &decision.verdict {
+            Verdict::Failed(failure) if !decision.door.tolerates_failure() => Some(failure),
+            _ => None,
+        })
+    }
+
+    /// Whether the request failed.
+    pub(crate) fn failed(&self) -> bool {
+        self.failure().is_some()
+    }
+}
+
+/// The part of an answer that is read. What else an AdmissionReview may hold is of no use here.
+#[derive(Deserialize)]
+struct Answer {
+    response: Option<Response>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Response {
+    #[serde(default)]
+    allowed: bool,
+    #[serde(default)]
+    status: Option<Map<String, Value>>,
+    #[serde(default)]
+    patch: Option<String>,
+    #[serde(default)]
+    warnings: Option<Vec<String>>,
+    #[serde(default)]
+    audit_annotations: Option<BTreeMap<String, String>>,
+}
+
+impl Reviewer {
+    /// Sends a review through the doors. `review` is the body as it is sent to the first door; its parsed form
+    /// is made when it is needed, unless it is there already.
+    pub(crate) async fn review(&self, review: Bytes, parsed: Option<Value>) -> Outcome {
+        let mut passage = Passage { body: review, parsed, outcome: Outcome::default(), changes: 0 };
+        let (mutating, validating): (Vec<_>, Vec<_>) = self.doors.iter().copied().partition(|door| door.mutates());
+        let mut seen = Vec::with_capacity(mutating.len());
+        for door in &mutating {
+            if !self.knock(*door, &mut passage).await {
+                return passage.outcome;
+            }
+            seen.push(passage.changes);
+        }
+        // reinvocationPolicy: IfNeeded. Who was asked before somebody else changed the object is asked again.
+        for (door, seen) in mutating.into_iter().zip(seen) {
+            if passage.changes != seen && !self.knock(door, &mut passage).await {
+                return passage.outcome;
+            }
+        }
+        for door in validating {
+            if !self.knock(door, &mut passage).await {
+                break;
+            }
+        }
+        passage.outcome
+    }
+
+    /// Asks one door. False if the request ends here.
+    async fn knock(&self, door: Door, passage: &mut Passage) -> bool {
+        let decision = match self.client.post(door.name(), &passage.body).await {
+            Ok(reply) if reply.status == 200 => passage.take(door, &reply.body),
+            Ok(reply) => {
+                let message = String::from_utf8_lossy(&reply.body).trim().to_owned();
+                Decision::failed(door, Failure { code: Some(reply.status), message })
+            }
+            Err(error) => Decision::failed(door, Failure { code: None, message: chain(&error) }),
+        };
+        let goes_on = match &decision.verdict {
+            Verdict::Allowed => true,
+            Verdict::Denied(_) => false,
+            Verdict::Failed(_) => door.tolerates_failure(),
+        };
+        passage.outcome.decisions.push(decision);
+        goes_on
+    }
+}
+
+fn chain(error: &ClientError) -> String {
+    let mut text = error.to_string();
+    let mut source = std::error::Error::source(error);
+    while let Some(cause) = source {
+        text = format!("{text}: {cause}");
+        source = cause.source();
+    }
+    text
+}
+
+impl Decision {
+    fn failed(door: Door, failure: Failure) -> Self {
+        Self {
+            door,
+            verdict: Verdict::Failed(failure),
+            warnings: Vec::new(),
+            audit_annotations: BTreeMap::new(),
+            patch: Vec::new(),
+        }
+    }
+}
+
+/// A review on its way.
+struct Passage {
+    body: Bytes,
+    parsed: Option<Value>,
+    outcome: Outcome,
+    /// How often the object was changed.
+    changes: usize,
+}
+
+impl Passage {
+    /// Takes an answer with its patch.
+    fn take(&mut self, door: Door, answer: &[u8]) -> Decision {
+        match self.decision(door, answer) {
+            Ok(decision) => decision,
+            Err(error) => {
+                let message = format!("the answer cannot be used: {error:#}");
+                Decision::failed(door, Failure { code: None, message })
+            }
+        }
+    }
+
+    fn decision(&mut self, door: Door, answer: &[u8]) -> anyhow::Result<Decision> {
+        let answer: Answer = serde_json::from_slice(answer).context("it is no AdmissionReview")?;
+        let response = answer.response.context("it has no response")?;
+        let mut patch = Vec::new();
+        if response.allowed
+            && let Some(encoded) = &response.patch
+        {
+            let text = STANDARD.decode(encoded).context("its patch is not base64")?;
+            patch = serde_json::from_slice(&text).context("its patch is no list")?;
+            if !patch.is_empty() {
+                self.apply(&text)?;
+            }
+        }
+        Ok(Decision {
+            door,
+            verdict: if response.allowed {
+                Verdict::Allowed
+            } else {
+                Verdict::Denied(response.status.unwrap_or_default())
+            },
+            warnings: response.warnings.unwrap_or_default(),
+            audit_annotations: response.audit_annotations.unwrap_or_default(),
+            patch,
+        })
+    }
+
+    fn apply(&mut self, patch: &[u8]) -> anyhow::Result<()> {
+        let patch: json_patch::Patch = serde_json::from_slice(patch).context("its patch is no JSON Patch")?;
+        let mut review = match self.parsed.take() {
+            Some(review) => review,
+            None => serde_json::from_slice(&self.body).context("the review cannot be read again")?,
+        };
+        let object = review.pointer_mut("/request/object").context("there is no object to patch")?;
+        json_patch::patch(object, &patch).context("its patch does not apply")?;
+        self.outcome.object = Some(object.clone());
+        self.body = Bytes::from(serde_json::to_vec(&review)?);
+        self.parsed = Some(review);
+        self.changes += 1;
+        Ok(())
+    }
+}
