@@ -70,7 +70,7 @@ pub(crate) enum ClientError {
         source: Box<dyn Error + Send + Sync>,
     },
     /// The front took too long.
-    #[error("no answer from {0} within {} s", TIMEOUT.as_secs())]
+    #[error("no answer from {0} within {seconds} s", seconds = TIMEOUT.as_secs())]
     TimedOut(String),
 }
 

@@ -22,15 +22,12 @@ const MAX_LINE: u64 = 16 << 20;
 
 /// Answers standard input on standard output until it ends.
 pub(crate) async fn answer(reviewer: Reviewer) -> anyhow::Result<Tally> {
-    let (sender, receiver) = mpsc::channel(CONCURRENCY);
+    let (sender, mut receiver) = mpsc::channel(CONCURRENCY);
     // A thread, for reading standard input cannot be interrupted: it must not keep the process from ending.
     std::thread::Builder::new()
         .name("standard-input".to_owned())
         .spawn(move || read(&mut io::stdin().lock(), |line| sender.blocking_send(line).is_ok()))?;
-    let lines = futures::stream::unfold(receiver, |mut receiver| async move {
-        let line: io::Result<Line> = receiver.recv().await?;
-        Some((line, receiver))
-    });
+    let lines = futures::stream::poll_fn(move |context| receiver.poll_recv(context));
     let reviewer = Arc::new(reviewer);
     // Each a task of its own, so that parsing takes all processors.
     let mut answers = lines

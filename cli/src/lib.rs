@@ -27,6 +27,7 @@ mod resource;
 mod review;
 mod suite;
 mod terminal;
+mod yaml;
 
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;

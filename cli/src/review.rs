@@ -51,8 +51,10 @@ Exit status:
 
 /// Show what policies do to manifests: decision, warnings, and the difference made.
 #[derive(Debug, clap::Args)]
-#[command(after_help = EXAMPLES)]
-#[group(id = "through", required = true, multiple = false, args = ["policy_dir", "server", "state_dir"])]
+#[command(
+    after_help = EXAMPLES,
+    group = clap::ArgGroup::new("through").required(true).args(["policy_dir", "server", "state_dir"])
+)]
 pub(crate) struct ReviewArgs {
     /// Manifests in YAML or JSON (objects, Lists, AdmissionReviews), or - for AdmissionReviews as JSON lines.
     #[arg(required = true, value_name = "FILE")]

@@ -104,6 +104,9 @@ impl Inspector {
 
     /// Fails when any answer with status 200 was one that the API server does
     /// not take, or takes with a remark.
+    ///
+    /// # Panics
+    /// Then, naming the answer.
     pub fn assert_clean(&self) {
         let seen = self.seen();
         assert!(!seen.is_empty(), "nothing has passed the inspector");

@@ -20,6 +20,9 @@ pub use suite::{Options, Suite};
 use std::path::{Path, PathBuf};
 
 /// The root of the repository.
+///
+/// # Panics
+/// When this crate does not lie in it.
 pub fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("tests/ lies in the repository").to_owned()
 }

@@ -44,7 +44,7 @@ pub struct Service {
 }
 
 impl Service {
-    async fn start(program: Program, address: SocketAddr, admin: u16) -> Result<Self> {
+    fn start(program: Program, address: SocketAddr, admin: u16) -> Result<Self> {
         let program = program
             .env("SALLYPORT_LISTEN", address.to_string())
             .env("SALLYPORT_ADMIN_ADDRESS", format!("127.0.0.1:{admin}"))
@@ -97,9 +97,9 @@ impl Suite {
 
         let mut mutators = Vec::new();
         for _ in 0..options.mutators {
-            mutators.push(backend("mutator", &tls, &policies, options).await?);
+            mutators.push(backend("mutator", &tls, &policies, options)?);
         }
-        let mut validator = backend("validator", &tls, &policies, options).await?;
+        let mut validator = backend("validator", &tls, &policies, options)?;
         for service in mutators.iter_mut().chain([&mut validator]) {
             service.ready().await?;
         }
@@ -114,7 +114,7 @@ impl Suite {
                 .env("SALLYPORT_MUTATOR_NAME", "sallyport-mutator.sallyport.svc")
                 .env("SALLYPORT_VALIDATOR", validator.address.to_string())
                 .env("SALLYPORT_VALIDATOR_NAME", "sallyport-validator.sallyport.svc");
-            fronts.push(Service::start(program, loopback(port), admin).await?);
+            fronts.push(Service::start(program, loopback(port), admin)?);
         }
         for front in &mut fronts {
             front.ready().await?;
@@ -157,11 +157,18 @@ impl Suite {
             if !entries.iter().any(|entry| entry.side == side) {
                 continue;
             }
-            let kind = if side == "mutate" { "mutatingwebhookconfiguration" } else { "validatingwebhookconfiguration" };
+            let kind = if side == "mutate" {
+                "mutatingwebhookconfiguration"
+            } else {
+                "validatingwebhookconfiguration"
+            };
             self.rotator
                 .wait_until(&format!("{kind} {name} is registered"), START, async || {
                     let found = plane
-                        .kubectl(&["get", kind, name, "-o", "jsonpath={.webhooks[*].clientConfig.caBundle}"], None)
+                        .kubectl(
+                            &["get", kind, name, "-o", "jsonpath={.webhooks[*].clientConfig.caBundle}"],
+                            None,
+                        )
                         .await
                         .ok()?;
                     (found.success && !found.stdout.trim().is_empty()).then_some(())
@@ -219,14 +226,14 @@ fn rotator(tls: &Path, admin: u16) -> Result<Program> {
         .env("SALLYPORT_ADMIN_ADDRESS", format!("127.0.0.1:{admin}")))
 }
 
-async fn backend(name: &str, tls: &Path, policies: &Path, options: &Options) -> Result<Service> {
+fn backend(name: &str, tls: &Path, policies: &Path, options: &Options) -> Result<Service> {
     let [port, admin] = free_ports::<2>()?;
     let program = traced(Program::new(binary(&format!("sallyport-{name}"))?), options)
         .env("SALLYPORT_TLS_DIR", tls.join(name))
         .env("SALLYPORT_POLICY_DIR", policies)
         .env("SALLYPORT_CLIENT_NAME", "sallyport-webhook.sallyport.svc")
         .env("SALLYPORT_RELOAD_INTERVAL", "1");
-    Service::start(program, loopback(port), admin).await
+    Service::start(program, loopback(port), admin)
 }
 
 fn traced(program: Program, options: &Options) -> Program {

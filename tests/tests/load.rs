@@ -55,19 +55,21 @@ impl World {
     /// how many were made. Every one must succeed, and come back changed.
     async fn under_load(&mut self, least: usize, disturb: impl AsyncFnOnce(&mut Suite)) -> usize {
         let kubeconfig = Kubeconfig::read_from(self.plane.kubeconfig()).unwrap();
-        let config = kube::Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await.unwrap();
+        let config =
+            kube::Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await.unwrap();
         let pods: Api<Pod> = Api::namespaced(kube::Client::try_from(config).unwrap(), "load");
-        let manifest: Pod =
-            serde_json::from_str(&pod("x", &json!({"hello": "true"}), &json!({}))).unwrap();
+        let manifest: Pod = serde_json::from_str(&pod("x", &json!({"hello": "true"}), &json!({}))).unwrap();
         let (stop, made) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
         let mut tasks = tokio::task::JoinSet::new();
         for number in 0..IN_FLIGHT {
-            let (pods, mut manifest, stop, made) = (pods.clone(), manifest.clone(), stop.clone(), made.clone());
+            let (pods, mut manifest, stop, made) =
+                (pods.clone(), manifest.clone(), stop.clone(), made.clone());
             manifest.metadata.name = Some(format!("load-{number}"));
             tasks.spawn(async move {
                 let parameters = PostParams { dry_run: true, ..PostParams::default() };
                 while !stop.load(Ordering::Relaxed) {
-                    let created = pods.create(&parameters, &manifest).await.map_err(|error| error.to_string())?;
+                    let created =
+                        pods.create(&parameters, &manifest).await.map_err(|error| error.to_string())?;
                     if created.metadata.labels.is_none_or(|labels| !labels.contains_key("hello-added")) {
                         return Err("a pod came back unchanged".to_owned());
                     }
@@ -95,7 +97,12 @@ impl World {
             failures.extend(ended.unwrap().err());
         }
         let made = made.load(Ordering::Relaxed);
-        assert!(failures.is_empty(), "{} of {made} creates failed, such as: {:?}", failures.len(), failures.first());
+        assert!(
+            failures.is_empty(),
+            "{} of {made} creates failed, such as: {:?}",
+            failures.len(),
+            failures.first()
+        );
         println!("{made} creates, 0 failed");
         made
     }
@@ -105,7 +112,8 @@ impl World {
 #[tokio::test(flavor = "multi_thread")]
 async fn one_of_two_mutators_is_killed_and_comes_back_under_500_creates_and_none_fails() {
     let options = Options { recipes: vec!["hello-file"], mutators: 2, ..Options::default() };
-    let mut world = World::start(&options, async |suite| format!("https://{}", suite.fronts[0].address)).await;
+    let mut world =
+        World::start(&options, async |suite| format!("https://{}", suite.fronts[0].address)).await;
     world
         .under_load(IN_FLIGHT, async |suite| {
             suite.mutators[0].process.kill().unwrap();
@@ -119,7 +127,8 @@ async fn one_of_two_mutators_is_killed_and_comes_back_under_500_creates_and_none
 #[tokio::test(flavor = "multi_thread")]
 async fn the_certificates_of_front_and_backends_are_swapped_under_load_and_none_fails() {
     let options = Options { recipes: vec!["hello-file"], ..Options::default() };
-    let mut world = World::start(&options, async |suite| format!("https://{}", suite.fronts[0].address)).await;
+    let mut world =
+        World::start(&options, async |suite| format!("https://{}", suite.fronts[0].address)).await;
     world
         .under_load(IN_FLIGHT, async |suite| {
             let serial = |suite: &Suite| std::fs::read(suite.tls().join("webhook/tls.crt")).ok();

@@ -14,10 +14,13 @@ use std::time::{Duration, Instant};
 async fn a_missing_mutator_refuses_under_fail_and_passes_under_ignore() {
     sallyport_tests::install_tls_provider();
     let plane = ControlPlane::start().await.unwrap();
-    let mut suite = Suite::start(&Options { recipes: vec!["hello-file"], ..Options::default() }).await.unwrap();
+    let mut suite =
+        Suite::start(&Options { recipes: vec!["hello-file"], ..Options::default() }).await.unwrap();
     let inspector = suite.inspector().await.unwrap();
-    let entries =
-        [Entry::pods("mutate", "Fail", ("door", "fail")), Entry::pods("mutate", "Ignore", ("door", "ignore"))];
+    let entries = [
+        Entry::pods("mutate", "Fail", ("door", "fail")),
+        Entry::pods("mutate", "Ignore", ("door", "ignore")),
+    ];
     suite.register(&plane, "sallyport", &inspector.url(), &entries).await.unwrap();
     for door in ["fail", "ignore"] {
         plane.kubectl(&["create", "namespace", door], None).await.unwrap().ok().unwrap();

@@ -52,7 +52,9 @@ impl World {
 }
 
 fn names(list: &Value) -> Vec<&str> {
-    list.as_array().map(|items| items.iter().filter_map(|item| item["name"].as_str()).collect()).unwrap_or_default()
+    list.as_array()
+        .map(|items| items.iter().filter_map(|item| item["name"].as_str()).collect())
+        .unwrap_or_default()
 }
 
 /// One control plane for all walk-throughs: starting one takes seconds.
@@ -72,7 +74,8 @@ async fn the_seeds_walk_throughs_on_a_real_api_server() {
 /// SYS-1.1, 1.2, 1.4, 1.6, 1.8.
 async fn seed_000_sidecar(world: &World) {
     // What a Deployment's pod template gives: labels, an annotation of its own.
-    let manifest = pod("sleep-1", &json!({"app": "sleep"}), &json!({INJECT: "yes", "other.example/kept_key": "1"}));
+    let manifest =
+        pod("sleep-1", &json!({"app": "sleep"}), &json!({INJECT: "yes", "other.example/kept_key": "1"}));
     let created = world.create("demo", &manifest, &[]).await.unwrap();
     assert_eq!(names(&created["spec"]["containers"]), ["app", "sidecar-nginx"]);
     let sidecar = &created["spec"]["containers"][1];
@@ -136,19 +139,26 @@ async fn seed_000_keys_and_updates(world: &World) {
     for door in ["/mutate/fail", "/validate/fail"] {
         assert!(deletions.iter().any(|passed| passed.target.starts_with(door)), "{door}");
     }
-    assert!(deletions.iter().all(|passed| passed.request["request"]["object"].is_null() && passed.verdict.is_ok()));
+    assert!(
+        deletions
+            .iter()
+            .all(|passed| passed.request["request"]["object"].is_null() && passed.verdict.is_ok())
+    );
 }
 
 /// SYS-2.1, 2.2, 2.3, 2.5.
 async fn seed_001_hello(world: &World) {
-    let created = world.create("demo", &pod("busybox-1", &json!({"hello": "true"}), &json!({})), &[]).await.unwrap();
+    let created =
+        world.create("demo", &pod("busybox-1", &json!({"hello": "true"}), &json!({})), &[]).await.unwrap();
     assert_eq!(created["metadata"]["labels"]["hello-added"], "OK");
     let volumes = created["spec"]["volumes"].as_array().unwrap();
     let volume = volumes.iter().find(|volume| volume["name"] == "hello-volume").unwrap();
     assert_eq!(volume["configMap"]["name"], "hello-configmap");
     for container in created["spec"]["containers"].as_array().unwrap() {
         let mounts = container["volumeMounts"].as_array().unwrap();
-        assert!(mounts.iter().any(|mount| mount["name"] == "hello-volume" && mount["mountPath"] == "/etc/config"));
+        assert!(
+            mounts.iter().any(|mount| mount["name"] == "hello-volume" && mount["mountPath"] == "/etc/config")
+        );
     }
     let plain = world.create("demo", &pod("busybox-2", &json!({}), &json!({})), &[]).await.unwrap();
     assert!(plain["metadata"]["labels"].get("hello-added").is_none());
@@ -170,7 +180,8 @@ async fn deny_env(world: &World) {
     assert!(one.contains("denied the request: nginx-with-env is using env vars"), "{one}");
     let two = world.create("demo", &with_env("two", &["first", "second"]), &[]).await.unwrap_err();
     assert!(two.contains("first is using env vars") && two.contains("second is using env vars"), "{two}");
-    let answer = world.inspector.of("two").into_iter().find(|passed| passed.target.starts_with("/validate/")).unwrap();
+    let answer =
+        world.inspector.of("two").into_iter().find(|passed| passed.target.starts_with("/validate/")).unwrap();
     let answer: Value = serde_json::from_slice(&answer.response).unwrap();
     let causes = answer["response"]["status"]["details"]["causes"].as_array().unwrap();
     let fields: Vec<_> = causes.iter().map(|cause| cause["field"].as_str().unwrap()).collect();
@@ -180,8 +191,16 @@ async fn deny_env(world: &World) {
     world.create("demo", &pod("debugged", &json!({}), &json!({})), &[]).await.unwrap();
     let patch = json!({"spec": {"ephemeralContainers": [
         {"name": "debugger", "image": "i", "env": [{"name": "A", "value": "b"}]}]}});
-    let arguments =
-        ["-n", "demo", "patch", "pod", "debugged", "--subresource=ephemeralcontainers", "-p", &patch.to_string()];
+    let arguments = [
+        "-n",
+        "demo",
+        "patch",
+        "pod",
+        "debugged",
+        "--subresource=ephemeralcontainers",
+        "-p",
+        &patch.to_string(),
+    ];
     let refused = world.plane.kubectl(&arguments, None).await.unwrap();
     assert!(!refused.success && refused.stderr.contains("debugger is using env vars"), "{refused:?}");
 }
@@ -201,7 +220,8 @@ async fn dry_run_equals_the_real_thing(world: &World) {
 /// C-12, users.md 17: no name yet, and the object's own namespace left empty.
 async fn names_and_namespaces_of_controllers(world: &World) {
     let kubeconfig = Kubeconfig::read_from(world.plane.kubeconfig()).unwrap();
-    let config = kube::Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await.unwrap();
+    let config =
+        kube::Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await.unwrap();
     let pods: Api<Pod> = Api::namespaced(kube::Client::try_from(config).unwrap(), "demo");
     let template = |prefix: &str, spec: Value| -> Pod {
         serde_json::from_value(json!({
@@ -217,7 +237,8 @@ async fn names_and_namespaces_of_controllers(world: &World) {
     assert!(!reviews.is_empty());
     assert_eq!(reviews[0].request["request"]["namespace"], "demo");
 
-    let denied = template("denied-", json!({"containers": [{"name": "c", "image": "i", "env": [{"name": "A"}]}]}));
+    let denied =
+        template("denied-", json!({"containers": [{"name": "c", "image": "i", "env": [{"name": "A"}]}]}));
     let error = pods.create(&PostParams::default(), &denied).await.unwrap_err().to_string();
     assert!(error.contains("c is using env vars"), "{error}");
 }
@@ -228,9 +249,10 @@ async fn deny_env_warns(world: &mut World) {
     let policy = std::fs::read_to_string(&file).unwrap();
     let warning = policy.replacen("\nspec:\n", "\nspec:\n  validationActions: [Warn]\n", 1);
     std::fs::write(&file, warning).unwrap();
-    let manifest = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "warned"}, "spec": {"containers": [
+    let manifest =
+        json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "warned"}, "spec": {"containers": [
         {"name": "loud", "image": "i", "env": [{"name": "A", "value": "b"}]}]}})
-    .to_string();
+        .to_string();
     let arguments = ["-n", "demo", "create", "--dry-run=server", "-f", "-"];
     let mut last = None;
     for _ in 0..100 {

@@ -28,13 +28,12 @@ async fn a_create_is_one_trace_through_webhook_and_mutator() {
     let uid = review.request["request"]["uid"].as_str().unwrap().to_owned();
 
     let joined = |spans: &[sallyport_testkit::otlp::Span]| {
-        let review = spans
-            .iter()
-            .find(|span| span.name == "review" && span.attributes.get("uid").is_some_and(|value| *value == uid));
+        let review = spans.iter().find(|span| {
+            span.name == "review" && span.attributes.get("uid").is_some_and(|value| *value == uid)
+        });
         review.is_some_and(|review| {
-            let of_trace = |name: &str| {
-                spans.iter().find(|span| span.name == name && span.trace_id == review.trace_id)
-            };
+            let of_trace =
+                |name: &str| spans.iter().find(|span| span.name == name && span.trace_id == review.trace_id);
             let (call, evaluate) = (of_trace("backend call"), of_trace("evaluate"));
             let api_server = spans
                 .iter()

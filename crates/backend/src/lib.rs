@@ -17,7 +17,6 @@
 
 pub mod answer;
 mod arguments;
-mod certificate;
 mod engine;
 mod fault;
 mod gate;

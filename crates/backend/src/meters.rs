@@ -42,7 +42,7 @@ impl CallMeters {
             "Time from the headers of a call to its answer, by gRPC code.",
         );
         Ok(Self {
-            in_flight: IntGauge::new("sallyport_backend_in_flight", "Reviews held now.")?,
+            in_flight: IntGauge::new("sallyport_reviews_in_flight", "Reviews that are being answered.")?,
             durations: HistogramVec::new(durations.buckets(buckets::LATENCY.to_vec()), &["code"])?,
             by_code: Arc::default(),
         })

@@ -8,7 +8,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use http::{Request, Response};
-use sallyport_net::{AcceptLimits, Credentials, CredentialsError, Shutdown, grpc_incoming};
+use sallyport_net::{
+    AcceptLimits, CertificateMeters, Credentials, CredentialsError, Shutdown, certificate, grpc_incoming,
+};
 use sallyport_proto::MESSAGE_OVERHEAD;
 use sallyport_sources::{Directory, Snapshot, SourceError};
 use sallyport_telemetry::{Admin, AdminServer};
@@ -19,7 +21,7 @@ use tonic::server::NamedService;
 use tower::Service;
 
 use crate::arguments::Config;
-use crate::certificate::{self, CertificateMeters};
+
 use crate::engine::PolicySet;
 use crate::gate::{Gate, Gated};
 use crate::meters::{CallMeters, PolicyMeters};
@@ -104,7 +106,7 @@ impl<S: PolicySet> Backend<S> {
         policy_meters.register(admin.registry())?;
         let certificate = CertificateMeters::register(admin.registry(), S::SERVICE)?;
         certificate.show(&credentials.status());
-        certificate::add_page(&mut admin, credentials.clone());
+        admin.page(certificate::PAGE, certificate::page(credentials.clone()));
 
         let snapshot = Arc::new(Directory::new(&config.policy_dir).load(None)?);
         let policies = Arc::new(Policies::<S>::new(&snapshot, policy_meters));

@@ -129,7 +129,8 @@ impl Balancer {
                 }
             }
             // Until there is one, look more often: a Service may be seconds old.
-            let wait = if self.endpoints.load().is_empty() { self.options.probe * 5 } else { self.options.resolve };
+            let wait =
+                if self.endpoints.load().is_empty() { self.options.probe * 5 } else { self.options.resolve };
             tokio::time::sleep(wait.min(self.options.resolve)).await;
         }
     }
@@ -301,8 +302,14 @@ impl Balancer {
 /// A status that tonic's own client made from `grpc-timeout`, perhaps a moment before our
 /// timer fired. It comes as `Cancelled` with a source, as a lost connection does.
 fn expired(status: &Status) -> bool {
-    std::iter::successors(status.source(), |&error| error.source())
-        .any(|error| error.is::<tonic::TimeoutExpired>())
+    let mut cause = status.source();
+    while let Some(error) = cause {
+        if error.is::<tonic::TimeoutExpired>() {
+            return true;
+        }
+        cause = error.source();
+    }
+    false
 }
 
 /// A status that tonic made because the connection failed, not one that a

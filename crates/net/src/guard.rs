@@ -182,8 +182,12 @@ mod tests {
         guard.read_u8().await.unwrap();
         phase.begin_request();
         phase.end_request();
-        assert!(tokio::time::timeout(Duration::from_secs(95), guard.read_u8()).await.is_err(), "closed too soon");
-        let error = tokio::time::timeout(Duration::from_secs(20), guard.read_u8()).await.unwrap().unwrap_err();
+        assert!(
+            tokio::time::timeout(Duration::from_secs(95), guard.read_u8()).await.is_err(),
+            "closed too soon"
+        );
+        let error =
+            tokio::time::timeout(Duration::from_secs(20), guard.read_u8()).await.unwrap().unwrap_err();
         assert_eq!(error.kind(), ErrorKind::TimedOut);
     }
 

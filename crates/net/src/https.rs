@@ -175,7 +175,10 @@ where
     type Error = Infallible;
     type Future = Pin<Box<dyn Future<Output = Result<Response<B>, Infallible>> + Send>>;
 
-    fn poll_ready(&mut self, context: &mut std::task::Context<'_>) -> std::task::Poll<Result<(), Infallible>> {
+    fn poll_ready(
+        &mut self,
+        context: &mut std::task::Context<'_>,
+    ) -> std::task::Poll<Result<(), Infallible>> {
         self.service.poll_ready(context)
     }
 

@@ -15,6 +15,7 @@
 
 pub mod balance;
 pub mod budget;
+pub mod certificate;
 pub mod credentials;
 mod endpoint;
 mod guard;
@@ -26,6 +27,7 @@ mod trust;
 
 pub use balance::{Balancer, BalancerOptions, Target};
 pub use budget::{ByteBudget, Reservation};
+pub use certificate::CertificateMeters;
 pub use credentials::{CertificateStatus, Credentials, CredentialsError, Reload};
 pub use listener::{AcceptLimits, Connection, grpc_incoming};
 pub use shutdown::Shutdown;

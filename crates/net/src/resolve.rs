@@ -13,9 +13,13 @@ const LOOKUP: Duration = Duration::from_secs(2);
 pub(crate) async fn resolve(hosts: &[String]) -> io::Result<Vec<SocketAddr>> {
     let mut addresses = BTreeSet::new();
     for host in hosts {
-        let found = tokio::time::timeout(LOOKUP, tokio::net::lookup_host(host.as_str())).await.map_err(|_| {
-            io::Error::new(io::ErrorKind::TimedOut, format!("looking up {host} took longer than {LOOKUP:?}"))
-        })??;
+        let found =
+            tokio::time::timeout(LOOKUP, tokio::net::lookup_host(host.as_str())).await.map_err(|_| {
+                io::Error::new(
+                    io::ErrorKind::TimedOut,
+                    format!("looking up {host} took longer than {LOOKUP:?}"),
+                )
+            })??;
         addresses.extend(found);
     }
     Ok(addresses.into_iter().collect())

@@ -44,7 +44,8 @@ impl Anchors {
     ) -> Result<Self, rustls::client::VerifierBuilderError> {
         let roots = Arc::new(roots);
         let server =
-            rustls::client::WebPkiServerVerifier::builder_with_provider(roots.clone(), provider.clone()).build()?;
+            rustls::client::WebPkiServerVerifier::builder_with_provider(roots.clone(), provider.clone())
+                .build()?;
         let client =
             rustls::server::WebPkiClientVerifier::builder_with_provider(roots, provider.clone()).build()?;
         Ok(Self { server, client })

@@ -140,6 +140,8 @@ fn parse<T: DeserializeOwned>(document: &Document<'_>, policy: Option<&PolicyId>
         },
         alias_limits: serde_saphyr::alias_limits! { max_total_replayed_events: MAX_ALIAS_EVENTS },
         duplicate_keys: serde_saphyr::DuplicateKeyPolicy::Error,
+        // As in YAML 1.2: a label `y` or `on` is text, as its author meant it.
+        strict_booleans: true,
         strict_booleans: true,
         with_snippet: false,
     };

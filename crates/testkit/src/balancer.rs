@@ -3,10 +3,11 @@
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
+use parking_lot::{Mutex, MutexGuard};
 use tokio::io::copy_bidirectional;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::{JoinHandle, JoinSet};
@@ -27,7 +28,7 @@ struct Shared(Mutex<Backends>);
 
 impl Shared {
     fn lock(&self) -> MutexGuard<'_, Backends> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 
     /// Every backend once, beginning with the one whose turn it is.

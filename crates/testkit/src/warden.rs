@@ -7,10 +7,11 @@
 
 use std::io::Write as _;
 use std::process::{ChildStdin, Command, Stdio};
-use std::sync::{Mutex, PoisonError};
 
 use anyhow::{Context as _, Result, ensure};
 use tempfile::TempDir;
+
+use parking_lot::Mutex;
 
 /// Lines on its input: `+PID` a child started, `-PID` a child is about to be reaped, `dPATH` a directory made.
 const SCRIPT: &str = r#"
@@ -36,7 +37,7 @@ static WARDEN: Mutex<Option<ChildStdin>> = Mutex::new(None);
 
 fn tell(line: &str) -> Result<()> {
     ensure!(!line.contains('\n'), "failed to guard {line:?}: its name holds a line break");
-    let mut warden = WARDEN.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut warden = WARDEN.lock();
     let input = match &mut *warden {
         Some(input) => input,
         none => {

@@ -91,8 +91,8 @@ fn a_binary_that_was_not_built_is_named() {
 const INNER: &str = "TESTKIT_INNER_RUN";
 
 /// Runs this very test in a second process, which starts a child and aborts: the child and its directory go.
-#[test]
-fn nothing_outlives_a_test_process_that_is_killed() {
+#[tokio::test]
+async fn nothing_outlives_a_test_process_that_is_killed() {
     if let Some(file) = std::env::var_os(INNER) {
         let process = shell("exec sleep 60").start().unwrap();
         std::fs::write(file, format!("{}\n{}", process.pid(), process.log_file().display())).unwrap();
@@ -114,7 +114,7 @@ fn nothing_outlives_a_test_process_that_is_killed() {
     let deadline = Instant::now() + SOON;
     while alive(pid) || log.exists() {
         assert!(Instant::now() < deadline, "{pid} or {} is still there", log.display());
-        std::thread::sleep(Duration::from_millis(20));
+        tokio::time::sleep(Duration::from_millis(20)).await;
     }
 }
 

@@ -230,7 +230,7 @@ async fn a_mutator_patches_and_a_validator_denies() {
             metrics.contains("sallyport_backend_request_duration_seconds_count{code=\"Ok\"} 1"),
             "{metrics}"
         );
-        assert!(metrics.contains("sallyport_backend_in_flight 0"), "{metrics}");
+        assert!(metrics.contains("sallyport_reviews_in_flight 0"), "{metrics}");
         assert!(metrics.contains("sallyport_certificate_not_after_timestamp_seconds{"), "{metrics}");
         assert_eq!(running.page("/readyz").await, "ok\n");
         assert!(running.page("/tls").await.contains("\"serial\":\""));

@@ -36,7 +36,11 @@ pub(crate) fn check_media_type(headers: &HeaderMap) -> Result<(), Failure> {
 
 /// Reads the body into one buffer and keeps its bytes reserved as long as the
 /// reservation lives.
-pub(crate) async fn read<B>(body: B, limit: usize, budget: &ByteBudget) -> Result<(Bytes, Reservation), Failure>
+pub(crate) async fn read<B>(
+    body: B,
+    limit: usize,
+    budget: &ByteBudget,
+) -> Result<(Bytes, Reservation), Failure>
 where
     B: Body<Data = Bytes> + Unpin,
     B::Error: std::fmt::Display,
@@ -119,7 +123,10 @@ mod tests {
         }
     }
 
-    fn chunked(chunks: usize, size: usize) -> impl hyper::body::Body<Data = Bytes, Error = Infallible> + Unpin {
+    fn chunked(
+        chunks: usize,
+        size: usize,
+    ) -> impl hyper::body::Body<Data = Bytes, Error = Infallible> + Unpin {
         let frames = (0..chunks).map(move |_| Ok(Frame::data(Bytes::from(vec![b' '; size]))));
         StreamBody::new(futures::stream::iter(frames)).boxed_unsync()
     }

@@ -11,9 +11,8 @@ use serde_json::value::RawValue;
 
 /// The call's message for a review that was read from `body`.
 pub(crate) fn request(review: &Review<'_>, body: &Bytes, door: &Door) -> proto::ReviewRequest {
-    let slice = |raw: Option<&RawValue>| {
-        raw.map(|raw| body.slice_ref(raw.get().as_bytes())).unwrap_or_default()
-    };
+    let slice =
+        |raw: Option<&RawValue>| raw.map(|raw| body.slice_ref(raw.get().as_bytes())).unwrap_or_default();
     proto::ReviewRequest {
         uid: review.uid.clone().into_owned(),
         kind: Some(kind(&review.kind)),

@@ -33,10 +33,11 @@ pub(crate) fn go_duration(text: &str) -> Result<Duration, String> {
         let digits = rest.find(|c: char| !c.is_ascii_digit() && c != '.').ok_or_else(wrong)?;
         let (number, tail) = rest.split_at(digits);
         let number: f64 = number.parse().map_err(|_| wrong())?;
-        let (unit, seconds) = [("ms", 1e-3), ("us", 1e-6), ("µs", 1e-6), ("ns", 1e-9), ("s", 1.0), ("m", 60.0), ("h", 3600.0)]
-            .into_iter()
-            .find(|(unit, _)| tail.starts_with(unit))
-            .ok_or_else(wrong)?;
+        let (unit, seconds) =
+            [("ms", 1e-3), ("us", 1e-6), ("µs", 1e-6), ("ns", 1e-9), ("s", 1.0), ("m", 60.0), ("h", 3600.0)]
+                .into_iter()
+                .find(|(unit, _)| tail.starts_with(unit))
+                .ok_or_else(wrong)?;
         total += number * seconds;
         rest = &tail[unit.len()..];
     }

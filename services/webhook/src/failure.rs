@@ -68,7 +68,8 @@ impl Failure {
             Self::Envelope(error) => error.to_string().into(),
             Self::BrokenBody(error) => format!("the body broke off: {error}").into(),
             Self::TooLarge(limit) => {
-                format!("the review is larger than {limit} bytes (--max-body-bytes of sallyport-webhook)").into()
+                format!("the review is larger than {limit} bytes (--max-body-bytes of sallyport-webhook)")
+                    .into()
             }
             Self::SlowBody(limit) => format!("the body took longer than {} s", limit.as_secs()).into(),
             Self::MediaType(kind) => format!("the body is {kind}; send application/json, not encoded").into(),
@@ -145,7 +146,11 @@ mod tests {
         ] {
             let response = undecided(code).response(Duration::from_secs(1));
             assert_eq!(response.status(), status, "{code:?}");
-            assert_eq!(response.headers().get(RETRY_AFTER).is_some_and(|value| value == "1"), again, "{code:?}");
+            assert_eq!(
+                response.headers().get(RETRY_AFTER).is_some_and(|value| value == "1"),
+                again,
+                "{code:?}"
+            );
         }
     }
 

@@ -11,7 +11,8 @@ use prometheus::Registry;
 use sallyport_net::https::{self, Options};
 use sallyport_net::listener::OpenConnections;
 use sallyport_net::{
-    AcceptLimits, Balancer, BalancerOptions, ByteBudget, Credentials, CredentialsError, Reload, Shutdown, Target,
+    AcceptLimits, Balancer, BalancerOptions, ByteBudget, CertificateMeters, Credentials, CredentialsError,
+    Reload, Shutdown, Target,
 };
 use sallyport_telemetry::Readiness;
 use std::any::Any;
@@ -114,7 +115,8 @@ impl Front {
         })?;
         certificate.set(true);
         let metrics = Metrics::register(registry)?;
-        metrics.certificate(&credentials.status());
+        let meters = CertificateMeters::register(registry, "webhook")?;
+        meters.show(&credentials.status());
         let options = BalancerOptions { resolve: args.resolve, ..BalancerOptions::default() };
         let connect = |flag: &'static str, hosts: &[String], name: Option<&String>| {
             if hosts.is_empty() {
@@ -153,7 +155,8 @@ impl Front {
         });
         let open = OpenConnections::default();
         sample(registry, &state, &open)?;
-        watch(&credentials, args.tls_reload, &state, &shutdown);
+        let observe = move |reload: &Reload| meters.observe(reload);
+        tokio::spawn(credentials.clone().watch(args.tls_reload, observe, shutdown.clone()));
         let options = Options {
             accept: AcceptLimits { connections: args.max_connections, ..AcceptLimits::default() },
             drain_least: args.drain_least,
@@ -166,6 +169,11 @@ impl Front {
     /// Where it listens.
     pub fn address(&self) -> SocketAddr {
         self.address
+    }
+
+    /// The certificates in use.
+    pub fn credentials(&self) -> &Arc<Credentials> {
+        &self.credentials
     }
 
     /// Answers reviews until the shutdown has been drained.
@@ -233,19 +241,4 @@ fn sample(registry: &Registry, state: &Arc<State>, open: &OpenConnections) -> Re
     Sampled::register(registry, "sallyport_bytes_in_flight", "Bytes of reviews held.", &[], move |gauges| {
         gauges.with_label_values::<&str>(&[]).set(gauge(bytes.budget.used()));
     })
-}
-
-fn watch(credentials: &Arc<Credentials>, interval: Duration, state: &Arc<State>, shutdown: &Shutdown) {
-    let state = state.clone();
-    let observe = move |reload: &Reload| match reload {
-        Reload::Replaced(status) => {
-            state.metrics.certificate(status);
-            tracing::info!(serial = %status.serial, bundle = %status.bundle_sha256, "certificates reloaded");
-        }
-        Reload::Refused(error) => {
-            state.metrics.reload_errors.inc();
-            tracing::error!(%error, cause = ?std::error::Error::source(error), "new certificates cannot be used; the last good ones stay");
-        }
-    };
-    tokio::spawn(credentials.clone().watch(interval, observe, shutdown.clone()));
 }

@@ -28,16 +28,17 @@ pub use arguments::Args;
 pub use front::{Front, FrontError};
 
 use anyhow::Context;
-use sallyport_net::Shutdown;
+use sallyport_net::{Shutdown, certificate};
 
 /// Runs the front as a process of its own until a signal has drained it.
 ///
 /// # Errors
 /// When it cannot start: the message names what to set right.
 pub async fn run(args: Args) -> anyhow::Result<()> {
-    let telemetry = sallyport_telemetry::start("webhook", &args.telemetry)?;
+    let mut telemetry = sallyport_telemetry::start("webhook", &args.telemetry)?;
     let shutdown = Shutdown::on_signals().context("failed to install signal handlers")?;
     let front = Front::bind(&args, telemetry.registry(), telemetry.readiness(), shutdown).await?;
+    telemetry.admin_mut().page(certificate::PAGE, certificate::page(front.credentials().clone()));
     let admin = telemetry.serve_admin().await?;
     tracing::info!(address = %front.address(), %admin, version = env!("CARGO_PKG_VERSION"), "serving");
     front.serve().await;

@@ -5,7 +5,6 @@ use crate::door::{DOORS, Door, Side};
 use prometheus::core::{Collector, Desc};
 use prometheus::proto::MetricFamily;
 use prometheus::{Histogram, HistogramOpts, HistogramVec, IntCounter, IntGauge, IntGaugeVec, Opts, Registry};
-use sallyport_net::CertificateStatus;
 use sallyport_proto::v1alpha1::Operation;
 use sallyport_telemetry::buckets::LATENCY;
 use std::sync::OnceLock;
@@ -13,8 +12,17 @@ use std::time::Duration;
 use tonic::Code;
 
 /// How a review ended, as a label.
-pub(crate) const OUTCOMES: [&str; 9] =
-    ["allowed", "patched", "denied", "malformed", "overloaded", "unavailable", "timeout", "error", "cancelled"];
+pub(crate) const OUTCOMES: [&str; 9] = [
+    "allowed",
+    "patched",
+    "denied",
+    "malformed",
+    "overloaded",
+    "unavailable",
+    "timeout",
+    "error",
+    "cancelled",
+];
 
 const OPERATIONS: [&str; 5] = ["unknown", "CREATE", "UPDATE", "DELETE", "CONNECT"];
 const CODES: usize = 17;
@@ -29,66 +37,56 @@ pub(crate) struct Metrics {
     calls_in_flight: [IntGauge; 2],
     pub(crate) reviews_in_flight: IntGauge,
     pub(crate) dropped_annotations: IntCounter,
-    pub(crate) reload_errors: IntCounter,
-    not_after: IntGauge,
 }
 
 impl Metrics {
     pub(crate) fn register(registry: &Registry) -> Result<Self, prometheus::Error> {
         let reviews = HistogramVec::new(
-            HistogramOpts::new("sallyport_review_duration_seconds", "Time to answer a review, body included.")
-                .buckets(LATENCY.to_vec()),
+            HistogramOpts::new(
+                "sallyport_review_duration_seconds",
+                "Time to answer a review, body included.",
+            )
+            .buckets(LATENCY.to_vec()),
             &["door", "operation", "outcome"],
         )?;
-        let calls = HistogramVec::new(
-            HistogramOpts::new("sallyport_backend_call_duration_seconds", "Time of a call to a backend, retry included.")
-                .buckets(LATENCY.to_vec()),
+        let backend_calls = HistogramVec::new(
+            HistogramOpts::new(
+                "sallyport_backend_call_duration_seconds",
+                "Time of a call to a backend, retry included.",
+            )
+            .buckets(LATENCY.to_vec()),
             &["backend", "code"],
         )?;
         let in_flight = IntGaugeVec::new(
             Opts::new("sallyport_backend_in_flight", "Calls to a backend that are being waited for."),
             &["backend"],
         )?;
-        let not_after = IntGaugeVec::new(
-            Opts::new(
-                "sallyport_certificate_not_after_timestamp_seconds",
-                "End of validity of the certificate in use, seconds since the Unix epoch.",
-            ),
-            &["certificate"],
-        )?;
-        let reviews_in_flight = IntGauge::new("sallyport_reviews_in_flight", "Reviews that are being answered.")?;
+        let reviews_in_flight =
+            IntGauge::new("sallyport_reviews_in_flight", "Reviews that are being answered.")?;
         let dropped_annotations = IntCounter::new(
             "sallyport_audit_annotations_dropped_total",
             "Audit annotations of backends that were dropped because their key is not valid.",
         )?;
-        let reload_errors = IntCounter::new(
-            "sallyport_tls_reload_errors_total",
-            "Changes of the certificate files that could not be used; the last good ones stayed.",
-        )?;
-        let collectors: [Box<dyn Collector>; 7] = [
+        let collectors: [Box<dyn Collector>; 5] = [
             Box::new(reviews.clone()),
-            Box::new(calls.clone()),
+            Box::new(backend_calls.clone()),
             Box::new(in_flight.clone()),
-            Box::new(not_after.clone()),
             Box::new(reviews_in_flight.clone()),
             Box::new(dropped_annotations.clone()),
-            Box::new(reload_errors.clone()),
         ];
         for collector in collectors {
             registry.register(collector)?;
         }
-        let cells = |count| (0..count).map(|_| OnceLock::new()).collect();
+        let empty = |count| (0..count).map(|_| OnceLock::new()).collect();
         Ok(Self {
-            review: cells(DOORS.len() * OPERATIONS.len() * OUTCOMES.len()),
+            review: empty(DOORS.len() * OPERATIONS.len() * OUTCOMES.len()),
             reviews,
-            call: cells(2 * CODES),
-            calls,
+            call: empty(2 * CODES),
+            calls: backend_calls,
             calls_in_flight: [Side::Mutate, Side::Validate]
                 .map(|side| in_flight.with_label_values(&[side.backend()])),
             reviews_in_flight,
             dropped_annotations,
-            reload_errors,
-            not_after: not_after.with_label_values(&["webhook"]),
         })
     }
 
@@ -113,10 +111,6 @@ impl Metrics {
 
     pub(crate) fn calls_in_flight(&self, side: Side) -> &IntGauge {
         &self.calls_in_flight[side as usize]
-    }
-
-    pub(crate) fn certificate(&self, status: &CertificateStatus) {
-        self.not_after.set(status.not_after);
     }
 }
 

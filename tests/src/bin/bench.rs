@@ -61,7 +61,8 @@ async fn echo(address: SocketAddr, tls: &Path) -> Result<()> {
     });
     let listener = TcpListener::bind(address).await?;
     let tls = credentials.https_config()?;
-    https::serve(listener, tls, router, Options::default(), OpenConnections::default(), Shutdown::new()).await;
+    https::serve(listener, tls, router, Options::default(), OpenConnections::default(), Shutdown::new())
+        .await;
     Ok(())
 }
 
@@ -144,7 +145,9 @@ impl Bench {
             .arg(self.tls(service).into_os_string());
         let mut process = program.start()?;
         process
-            .wait_until("it listens", Duration::from_secs(10), async || TcpStream::connect(address).await.ok())
+            .wait_until("it listens", Duration::from_secs(10), async || {
+                TcpStream::connect(address).await.ok()
+            })
             .await?;
         Ok((Server { name, process }, address))
     }

@@ -118,7 +118,10 @@ async fn without_any_replica_a_call_is_unavailable_at_once() {
     let balancer = Balancer::new(target, &member.credentials, BalancerOptions::default()).unwrap();
     tokio::spawn(balancer.clone().run());
     let call = balancer.call(Instant::now() + PATIENCE, |_, _| async { Ok(()) });
-    assert_eq!(tokio::time::timeout(Duration::from_secs(1), call).await.unwrap().unwrap_err().code(), Code::Unavailable);
+    assert_eq!(
+        tokio::time::timeout(Duration::from_secs(1), call).await.unwrap().unwrap_err().code(),
+        Code::Unavailable
+    );
     assert!(tokio::time::timeout(Duration::from_millis(100), balancer.reached()).await.is_err());
 }
 

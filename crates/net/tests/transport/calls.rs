@@ -18,7 +18,8 @@ async fn the_deadline_is_sent_to_the_backend_g02() {
     let replica = Replica::start(
         &ca,
         Arc::new(move |request| {
-            *keep.lock() = request.metadata().get("grpc-timeout").map(|value| value.to_str().unwrap().to_owned());
+            *keep.lock() =
+                request.metadata().get("grpc-timeout").map(|value| value.to_str().unwrap().to_owned());
             Box::pin(async { Ok(MutateResponse { allowed: true, ..MutateResponse::default() }) })
         }),
     )
@@ -27,13 +28,14 @@ async fn the_deadline_is_sent_to_the_backend_g02() {
     front.call(Duration::from_secs(7)).await.unwrap();
     let header = seen.lock().take().expect("no grpc-timeout was sent");
     let (number, unit) = header.split_at(header.len() - 1);
-    let seconds = number.parse::<f64>().unwrap() * match unit {
-        "S" => 1.0,
-        "m" => 1e-3,
-        "u" => 1e-6,
-        "n" => 1e-9,
-        _ => panic!("{header}"),
-    };
+    let seconds = number.parse::<f64>().unwrap()
+        * match unit {
+            "S" => 1.0,
+            "m" => 1e-3,
+            "u" => 1e-6,
+            "n" => 1e-9,
+            _ => panic!("{header}"),
+        };
     assert!(seconds > 6.0 && seconds <= 7.0, "{header}");
 }
 
@@ -97,8 +99,10 @@ async fn the_second_try_can_succeed_g03() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn retries_are_a_tenth_of_the_calls_once_the_savings_are_spent() {
     let ca = Ca::new();
-    let replicas =
-        [Replica::start(&ca, fail(Code::Unavailable)).await, Replica::start(&ca, fail(Code::Unavailable)).await];
+    let replicas = [
+        Replica::start(&ca, fail(Code::Unavailable)).await,
+        Replica::start(&ca, fail(Code::Unavailable)).await,
+    ];
     let front = Front::start(&ca, &[replicas[0].address, replicas[1].address], 2).await;
     let calls = || replicas.iter().map(Replica::calls).sum::<usize>();
     // A thousand retries are saved up at the start; they allow every call to be tried twice.

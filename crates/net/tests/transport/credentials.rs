@@ -52,10 +52,18 @@ fn broken(good: &Set, other: &Set) -> Vec<(&'static str, Set, &'static str)> {
     };
     vec![
         ("half-written", with(|set, other| set.key.clone_from(&other.key)), "tls.key does not belong"),
-        ("garbage", with(|set, _| set.certificate = "garbage".into()), "tls.crt holds no usable PEM certificate"),
+        (
+            "garbage",
+            with(|set, _| set.certificate = "garbage".into()),
+            "tls.crt holds no usable PEM certificate",
+        ),
         ("empty key", with(|set, _| set.key.clear()), "tls.key holds no usable PEM private key"),
         ("empty bundle", with(|set, _| set.bundle.clear()), "ca.crt holds no usable PEM certificate"),
-        ("truncated", with(|set, _| set.certificate.truncate(200)), "tls.crt holds no usable PEM certificate"),
+        (
+            "truncated",
+            with(|set, _| set.certificate.truncate(200)),
+            "tls.crt holds no usable PEM certificate",
+        ),
         ("too large", with(|set, _| set.bundle = " ".repeat((1 << 20) + 1)), "is larger than"),
     ]
 }
@@ -80,9 +88,13 @@ async fn replacements(layout: Layout) {
         // Files replaced one by one may be seen in between, as other broken sets.
         let mut heard = vec![next(&mut told).await];
         heard.extend(rest(&mut told).await);
-        let expected = heard.iter().filter(|told| matches!(told, Told::Refused(m) if m.contains(message))).count();
+        let expected =
+            heard.iter().filter(|told| matches!(told, Told::Refused(m) if m.contains(message))).count();
         assert_eq!(expected, 1, "{layout:?}, {what}: {heard:?}");
-        assert!(matches!(heard.last(), Some(Told::Refused(m)) if m.contains(message)), "{layout:?}, {what}: {heard:?}");
+        assert!(
+            matches!(heard.last(), Some(Told::Refused(m)) if m.contains(message)),
+            "{layout:?}, {what}: {heard:?}"
+        );
         assert!(layout != Layout::DataSwap || heard.len() == 1, "{layout:?}, {what}: {heard:?}");
         let fresh = connect(server.address, &name, client.clone()).await.unwrap();
         assert_eq!(shown(&fresh), serial(&first), "{layout:?}, {what}: the last good pair stays");
@@ -134,7 +146,10 @@ async fn files_that_are_gone_are_told_once_and_taken_when_they_return_r10() {
     member.publish(&second, &ca.pem());
     while next(&mut told).await != Told::Replaced(serial(&second)) {}
     fs::remove_file(member.directory.path().join("tls.crt")).unwrap();
-    assert!(matches!(next(&mut told).await, Told::Refused(message) if message.contains("tls.crt")), "told again");
+    assert!(
+        matches!(next(&mut told).await, Told::Refused(message) if message.contains("tls.crt")),
+        "told again"
+    );
     shutdown.trigger();
 }
 
@@ -172,6 +187,12 @@ fn a_status_says_what_is_in_use_r11() {
     let status = member.credentials.status();
     let leaf = sallyport_pki::Certificate::from_pem(pair.certificate_pem.as_bytes()).unwrap();
     let not_after = leaf.not_after().duration_since(std::time::UNIX_EPOCH).unwrap().as_secs();
-    assert_eq!((status.serial.as_str(), status.not_after), (leaf.serial().as_str(), i64::try_from(not_after).unwrap()));
-    assert_eq!(status.bundle_sha256, sallyport_pki::Bundle::from_pem(ca.pem().as_bytes()).unwrap().fingerprint());
+    assert_eq!(
+        (status.serial.as_str(), status.not_after),
+        (leaf.serial().as_str(), i64::try_from(not_after).unwrap())
+    );
+    assert_eq!(
+        status.bundle_sha256,
+        sallyport_pki::Bundle::from_pem(ca.pem().as_bytes()).unwrap().fingerprint()
+    );
 }

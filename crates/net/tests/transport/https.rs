@@ -159,7 +159,8 @@ async fn idle_connections_are_not_timed_like_heads_c04() {
     let server = Server::start(Options { head, idle, ..Options::default() }).await;
     // One that has answered at once, one that had to wait for its answer, and one that the
     // API server's pool opened and did not need.
-    let mut clients = [server.client().await.unwrap(), server.client().await.unwrap(), server.client().await.unwrap()];
+    let mut clients =
+        [server.client().await.unwrap(), server.client().await.unwrap(), server.client().await.unwrap()];
     clients[0].post("/").await.unwrap();
     clients[1].post("/50").await.unwrap();
     tokio::time::sleep(head * 4).await;

@@ -21,7 +21,12 @@ fn watched(member: &Member) -> &Member {
 }
 
 /// A client of `ca`'s with a leaf of its own, for one version of TLS; it resumes sessions when it can.
-fn client(ca: &Ca, issuer: &Ca, service: &str, version: &'static rustls::SupportedProtocolVersion) -> Arc<ClientConfig> {
+fn client(
+    ca: &Ca,
+    issuer: &Ca,
+    service: &str,
+    version: &'static rustls::SupportedProtocolVersion,
+) -> Arc<ClientConfig> {
     let pair = issuer.leaf(service);
     let chain = vec![Certificate::from_pem(pair.certificate_pem.as_bytes()).unwrap().der().clone()];
     let key = PrivateKeyDer::from_pem_slice(pair.key_pem.as_bytes()).unwrap();
@@ -153,7 +158,9 @@ async fn the_mutual_listener_never_resumes_a_session() {
     let public = Echo::start(member.credentials.https_config().unwrap(), AcceptLimits::default()).await;
     let to = name("mutator");
     for version in [&rustls::version::TLS13, &rustls::version::TLS12] {
-        for (address, second) in [(mutual.address, HandshakeKind::Full), (public.address, HandshakeKind::Resumed)] {
+        for (address, second) in
+            [(mutual.address, HandshakeKind::Full), (public.address, HandshakeKind::Resumed)]
+        {
             let config = client(&ca, &ca, "front", version);
             for expected in [HandshakeKind::Full, second] {
                 let mut stream = connect(address, &to, config.clone()).await.unwrap();

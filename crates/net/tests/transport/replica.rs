@@ -77,7 +77,8 @@ impl Replica {
         let service = MutatorServer::new(Service { behaviour, calls: calls.clone() })
             .max_decoding_message_size(LIMIT)
             .max_encoding_message_size(LIMIT);
-        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+        let runtime =
+            tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
         let listening = runtime.spawn(async move {
             // After a death the port may be in use for a moment more.
             let binding = async {
@@ -142,8 +143,10 @@ impl Front {
     /// A balancer over these addresses, once `up` of them answer.
     pub async fn start(ca: &Ca, addresses: &[SocketAddr], up: usize) -> Self {
         let member = ca.member("front");
-        let target =
-            Target { hosts: addresses.iter().map(ToString::to_string).collect(), server_name: name("mutator") };
+        let target = Target {
+            hosts: addresses.iter().map(ToString::to_string).collect(),
+            server_name: name("mutator"),
+        };
         let balancer = Balancer::new(target, &member.credentials, BalancerOptions::default()).unwrap();
         tokio::spawn(balancer.clone().run());
         if up > 0 {
@@ -182,7 +185,10 @@ impl Front {
             let (front, left) = (self.clone(), left.clone());
             callers.spawn(async move {
                 let mut failed = Vec::new();
-                while left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1)).is_ok() {
+                while left
+                    .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1))
+                    .is_ok()
+                {
                     failed.extend(front.call(PATIENCE).await.err());
                 }
                 failed

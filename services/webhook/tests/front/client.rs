@@ -110,6 +110,14 @@ impl Client {
         tokio::time::timeout(PATIENCE, receive(&mut self.stream)).await.expect("no answer comes")
     }
 
+    /// The first line of an answer, for answers without a body.
+    pub async fn status(&mut self) -> io::Result<String> {
+        let mut line = String::new();
+        let reading = tokio::io::AsyncBufReadExt::read_line(&mut self.stream, &mut line);
+        tokio::time::timeout(PATIENCE, reading).await.expect("no answer comes")?;
+        Ok(line)
+    }
+
     /// Whether the front ends the connection now.
     pub async fn is_closed(&mut self) -> bool {
         let read = tokio::time::timeout(Duration::from_secs(5), self.stream.read_u8()).await;

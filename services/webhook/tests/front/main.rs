@@ -17,6 +17,7 @@ mod envelope;
 mod failures;
 mod fields;
 mod overload;
+mod process;
 mod readiness;
 mod suite;
-mod tracing;
+

@@ -3,24 +3,27 @@
 use std::sync::Arc;
 
 use prometheus::{IntCounter, IntGauge, IntGaugeVec, Opts, Registry};
-use sallyport_net::{CertificateStatus, Credentials, Reload};
-use sallyport_telemetry::Admin;
 use serde::Serialize;
+
+use crate::credentials::{CertificateStatus, Credentials, Reload};
 
 /// Path of the page with the certificate and the bundle in use: what a prober of
 /// TLS cannot see, and the rotator must know before it drops a CA.
-const PAGE: &str = "/tls";
+pub const PAGE: &str = "/tls";
 
 /// Metrics of the certificate.
 #[derive(Clone, Debug)]
-pub(crate) struct CertificateMeters {
+pub struct CertificateMeters {
     not_after: IntGauge,
     errors: IntCounter,
 }
 
 impl CertificateMeters {
     /// Makes and registers the metrics.
-    pub(crate) fn register(registry: &Registry, service: &str) -> prometheus::Result<Self> {
+    ///
+    /// # Errors
+    /// When one of their names is taken.
+    pub fn register(registry: &Registry, service: &str) -> prometheus::Result<Self> {
         let not_after = Opts::new(
             "sallyport_certificate_not_after_timestamp_seconds",
             "End of the validity of a certificate in use, in seconds since the epoch.",
@@ -36,12 +39,12 @@ impl CertificateMeters {
     }
 
     /// Shows the certificate in use.
-    pub(crate) fn show(&self, status: &CertificateStatus) {
+    pub fn show(&self, status: &CertificateStatus) {
         self.not_after.set(status.not_after);
     }
 
     /// Says what a look at the files found.
-    pub(crate) fn observe(&self, reload: &Reload) {
+    pub fn observe(&self, reload: &Reload) {
         match reload {
             Reload::Replaced(status) => {
                 self.show(status);
@@ -58,9 +61,10 @@ impl CertificateMeters {
     }
 }
 
-/// Adds the page to the admin endpoint.
-pub(crate) fn add_page(admin: &mut Admin, credentials: Arc<Credentials>) {
-    admin.page(PAGE, move || page(&credentials.status()));
+/// What [`PAGE`] shows, as JSON: serial, end of validity in seconds since the
+/// epoch, and the SHA-256 of the trust bundle's file.
+pub fn page(credentials: Arc<Credentials>) -> impl Fn() -> String + Send + Sync + 'static {
+    move || render(&credentials.status())
 }
 
 #[derive(Serialize)]
@@ -71,7 +75,7 @@ struct Page<'a> {
     bundle_sha256: &'a str,
 }
 
-fn page(status: &CertificateStatus) -> String {
+fn render(status: &CertificateStatus) -> String {
     let page =
         Page { serial: &status.serial, not_after: status.not_after, bundle_sha256: &status.bundle_sha256 };
     serde_json::to_string(&page).unwrap_or_default()
@@ -79,13 +83,13 @@ fn page(status: &CertificateStatus) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::page;
-    use sallyport_net::CertificateStatus;
+    use super::render;
+    use crate::credentials::CertificateStatus;
 
     #[test]
     fn the_page_tells_leaf_and_bundle() {
         let status =
             CertificateStatus { serial: "0a".to_owned(), not_after: 7, bundle_sha256: "ff".to_owned() };
-        assert_eq!(page(&status), r#"{"serial":"0a","notAfter":7,"bundleSha256":"ff"}"#);
+        assert_eq!(render(&status), r#"{"serial":"0a","notAfter":7,"bundleSha256":"ff"}"#);
     }
 }
