@@ -238,14 +238,14 @@ impl Balancer {
             Err(status) => status,
         };
         if !undecided(&status) || Instant::now() >= deadline {
-            return Err(status);
+            return Err(clear(status));
         }
         // With one replica, the same again: its connection may only have been old.
         let second = self.pick(Some(&first)).unwrap_or(first);
         if !self.spend() {
-            return Err(status);
+            return Err(clear(status));
         }
-        self.attempt(&second, deadline, &make).await
+        self.attempt(&second, deadline, &make).await.map_err(clear)
     }
 
     async fn attempt<T, F, C>(
@@ -302,14 +302,17 @@ impl Balancer {
 /// A status that tonic's own client made from `grpc-timeout`, perhaps a moment before our
 /// timer fired. It comes as `Cancelled` with a source, as a lost connection does.
 fn expired(status: &Status) -> bool {
-    let mut cause = status.source();
-    while let Some(error) = cause {
-        if error.is::<tonic::TimeoutExpired>() {
-            return true;
-        }
-        cause = error.source();
-    }
-    false
+    causes(status).any(<dyn Error>::is::<tonic::TimeoutExpired>)
+}
+
+/// What a status was made from, outermost first.
+fn causes(status: &Status) -> impl Iterator<Item = &(dyn Error + 'static)> {
+    let mut next = status.source();
+    std::iter::from_fn(move || {
+        let cause = next?;
+        next = cause.source();
+        Some(cause)
+    })
 }
 
 /// A status that tonic made because the connection failed, not one that a
@@ -317,6 +320,26 @@ fn expired(status: &Status) -> bool {
 fn lost_connection(status: &Status) -> bool {
     status.source().is_some()
         && matches!(status.code(), Code::Unavailable | Code::Unknown | Code::Cancelled | Code::Internal)
+}
+
+/// A status that says what happened. tonic calls a connection that broke `Unknown`, and `Cancelled`
+/// both a connection that was gone before the call and a call that the backend broke off (a
+/// handler that panicked); none of them is a call that was cancelled or took too long.
+fn clear(status: Status) -> Status {
+    if !lost_connection(&status) {
+        return status;
+    }
+    let code = match status.code() {
+        Code::Cancelled if !never_sent(&status) => Code::Internal,
+        Code::Cancelled | Code::Unknown => Code::Unavailable,
+        code => code,
+    };
+    Status::new(code, status.message())
+}
+
+/// Whether the connection ended before it took the call.
+fn never_sent(status: &Status) -> bool {
+    causes(status).any(|cause| cause.downcast_ref::<hyper::Error>().is_some_and(hyper::Error::is_canceled))
 }
 
 /// Whether a backend cannot have decided, so that another may be asked.

@@ -29,7 +29,8 @@ use tower::Service;
 pub struct Options {
     /// Connections and handshakes.
     pub accept: AcceptLimits,
-    /// An idle connection is closed after this; more than the API server's 90 s.
+    /// An idle connection is closed after this; more than the API server's 90 s. So is one of h2
+    /// that has been retired and does not end.
     pub idle: Duration,
     /// Time for a request's head, from its first byte.
     pub head: Duration,
@@ -131,7 +132,8 @@ where
             // GOAWAY: h2 clients finish what is in flight and know what was not taken.
             () = retired(age, &shutdown) => {
                 serving.as_mut().graceful_shutdown();
-                serving.await
+                // hyper would wait without end for a client that never begins or never reads.
+                tokio::time::timeout(options.idle, serving).await.unwrap_or(Ok(()))
             }
         }
     } else {

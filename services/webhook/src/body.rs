@@ -103,6 +103,7 @@ mod tests {
     use hyper::body::Frame;
     use sallyport_net::ByteBudget;
     use std::convert::Infallible;
+    use std::time::Duration;
 
     #[test]
     fn json_is_taken_with_parameters_or_unannounced_c05() {
@@ -157,5 +158,18 @@ mod tests {
         }
         drop(first);
         assert!(read(chunked(6, 10), 100, &budget).await.is_ok());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_body_that_trickles_in_is_given_up_after_half_a_minute() {
+        let budget = ByteBudget::new(1000);
+        let frames = futures::stream::unfold((), |()| async {
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            Some((Ok::<_, Infallible>(Frame::data(Bytes::from_static(b" "))), ()))
+        });
+        let begun = tokio::time::Instant::now();
+        let read = read(StreamBody::new(frames).boxed_unsync(), 1000, &budget).await;
+        assert!(matches!(read, Err(Failure::SlowBody(_))));
+        assert_eq!((begun.elapsed().as_secs(), budget.used()), (30, 0));
     }
 }

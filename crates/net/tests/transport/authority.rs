@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 use tempfile::TempDir;
 
-const LIFE: Duration = Duration::from_hours(24);
+const LIFE: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// The name that a leaf for `service` is verified by.
 pub fn name(service: &str) -> String {

@@ -32,6 +32,7 @@ async fn one_dead_of_four_costs_no_call() {
     let failed = front.load(2000, 8).await;
     assert!(failed.is_empty(), "{} of 2000 calls failed: {:?}", failed.len(), failed[0]);
     assert_eq!(replicas.iter().map(Replica::calls).sum::<usize>(), 2000);
+    assert_eq!(front.tries(), 2000, "not even a try is spent on the dead one");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -49,6 +50,7 @@ async fn one_of_three_dies_under_load_and_no_call_fails() {
     let failed = load.await.unwrap();
     assert!(failed.is_empty(), "{} of 2000 calls failed: {:?}", failed.len(), failed[0]);
     assert_eq!(front.balancer.replicas(), (3, 2));
+    assert!(front.tries() < 2050, "only calls in flight were tried again: {} tries", front.tries());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

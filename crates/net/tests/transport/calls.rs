@@ -2,7 +2,7 @@
 
 use crate::authority::Ca;
 use crate::replica::{Front, Replica, allow, fail};
-use crate::server::PATIENCE;
+use crate::server::{PATIENCE, eventually};
 use parking_lot::Mutex;
 use sallyport_proto::v1alpha1::MutateResponse;
 use std::sync::Arc;
@@ -113,4 +113,30 @@ async fn retries_are_a_tenth_of_the_calls_once_the_savings_are_spent() {
     assert_eq!(front.load(200, 16).await.len(), 200);
     let tries = calls() - before;
     assert!((215..=225).contains(&tries), "{tries} tries for 200 calls");
+}
+
+/// tonic says `Cancelled`, which would be taken for a timeout.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_handler_that_panics_is_an_internal_error_g03() {
+    let ca = Ca::new();
+    let replica = Replica::start(&ca, Arc::new(|_| Box::pin(async { panic!("as a test wants it") }))).await;
+    let front = Front::start(&ca, &[replica.address], 1).await;
+    let status = front.call(PATIENCE).await.unwrap_err();
+    assert_eq!(status.code(), Code::Internal, "{status:?}");
+    assert_eq!(replica.calls(), 2, "nobody has decided: tried once more");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_call_cut_off_by_the_death_of_the_only_replica_is_unavailable_g03() {
+    let ca = Ca::new();
+    let replica = Replica::start(&ca, allow(PATIENCE)).await;
+    let front = Front::start(&ca, &[replica.address], 1).await;
+    let caller = front.clone();
+    let call = tokio::spawn(async move { caller.call(PATIENCE).await });
+    eventually("the call is in flight", || replica.calls() == 1).await;
+    let begun = Instant::now();
+    replica.kill();
+    let status = call.await.unwrap().unwrap_err();
+    assert_eq!(status.code(), Code::Unavailable, "{status:?}");
+    assert!(begun.elapsed() < PATIENCE / 2, "known at once");
 }

@@ -6,6 +6,7 @@ use bytes::Bytes;
 use http::{Request, Response};
 use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
+use hyper_util::rt::{TokioExecutor, TokioIo};
 use sallyport_net::https::{Options, serve};
 use sallyport_net::listener::OpenConnections;
 use sallyport_net::{AcceptLimits, Shutdown};
@@ -198,4 +199,28 @@ async fn an_old_connection_is_retired_by_an_answer_and_not_before_c04() {
     let mut idle = server.client().await.unwrap();
     tokio::time::sleep(age * 2).await;
     assert!(idle.post("/").await.unwrap(), "not retired");
+}
+
+/// hyper itself waits for the beginning of h2, and for unread answers, without any limit.
+#[tokio::test]
+async fn an_h2_client_that_is_silent_or_does_not_read_is_cut() {
+    let (age, idle) = (Duration::from_millis(100), Duration::from_millis(300));
+    let server = Server::start(Options { age, idle, ..Options::default() }).await;
+    let config = plain_client(&server.ca, &[b"h2"]);
+    let mut silent =
+        Client { stream: connect(server.address, &name("front"), config.clone()).await.unwrap() };
+    assert_eq!(silent.stream.get_ref().1.alpn_protocol(), Some(&b"h2"[..]));
+    // A window of nothing: the answer can never be sent.
+    let stream = connect(server.address, &name("front"), config).await.unwrap();
+    let (mut client, connection) = hyper::client::conn::http2::Builder::new(TokioExecutor::new())
+        .initial_stream_window_size(0)
+        .handshake(TokioIo::new(stream))
+        .await
+        .unwrap();
+    tokio::spawn(connection);
+    let request = Request::post("https://front/").body(Full::new(Bytes::from_static(b"body"))).unwrap();
+    let answer = client.send_request(request).await.unwrap();
+    eventually("both are cut", || server.open.count() == 0).await;
+    while silent.stream.read_u8().await.is_ok() {}
+    assert!(answer.into_body().collect().await.is_err(), "the answer arrived: nothing proven");
 }

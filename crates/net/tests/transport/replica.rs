@@ -137,6 +137,7 @@ pub async fn nobody() -> SocketAddr {
 pub struct Front {
     pub balancer: Arc<Balancer>,
     member: Arc<Member>,
+    tries: Arc<AtomicUsize>,
 }
 
 impl Front {
@@ -153,7 +154,12 @@ impl Front {
             tokio::time::timeout(PATIENCE, balancer.reached()).await.expect("no replica is ever reached");
         }
         eventually("the replicas are found", || balancer.replicas() == (addresses.len(), up)).await;
-        Self { balancer, member: Arc::new(member) }
+        Self { balancer, member: Arc::new(member), tries: Arc::default() }
+    }
+
+    /// How often a replica was tried, whether it was there or not.
+    pub fn tries(&self) -> usize {
+        self.tries.load(Ordering::SeqCst)
     }
 
     /// Its certificates.
@@ -167,6 +173,7 @@ impl Front {
 
     pub async fn send(&self, review: ReviewRequest, limit: Duration) -> Result<MutateResponse, Status> {
         let attempt = |channel: tonic::transport::Channel, left: Duration| {
+            self.tries.fetch_add(1, Ordering::SeqCst);
             let mut request = Request::new(review.clone());
             request.set_timeout(left);
             async move {

@@ -69,7 +69,8 @@ pub fn bytes(review: &Value) -> Vec<u8> {
 
 /// A review of exactly `size` bytes; the object is what makes it large.
 pub fn sized(size: usize) -> Vec<u8> {
-    let text = |filler: usize| with_object_text(&format!(r#"{{"kind":"Pod","filler":"{}"}}"#, "x".repeat(filler)));
+    let text =
+        |filler: usize| with_object_text(&format!(r#"{{"kind":"Pod","filler":"{}"}}"#, "x".repeat(filler)));
     let bare = text(0).len();
     let body = text(size - bare);
     assert_eq!(body.len(), size);

@@ -55,7 +55,9 @@ async fn allow_with_a_patch_c26_c30_c34() {
         let mut review = review();
         review["apiVersion"] = json!(version);
         let verdict = suite.review(MUTATE, &review).await;
-        let Decision::Allowed { patch: Some(sent), object: Some(object) } = verdict.decision else { panic!("no patch") };
+        let Decision::Allowed { patch: Some(sent), object: Some(object) } = verdict.decision else {
+            panic!("no patch")
+        };
         assert_eq!(sent, patch.to_string().into_bytes(), "passed on as it came");
         assert_eq!(object["metadata"]["annotations"]["a/b~c"], "y");
         assert_eq!(object["spec"]["volumes"], json!([{"name": "v", "emptyDir": {}}]));
@@ -72,7 +74,10 @@ async fn an_empty_patch_is_left_out_c28() {
         for review in [review(), with("object", Value::Null)] {
             let answer = suite.post(MUTATE, &bytes(&review)).await;
             let body: Value = serde_json::from_slice(&answer.body).unwrap();
-            assert!(body["response"].get("patch").is_none() && body["response"].get("patchType").is_none(), "{body}");
+            assert!(
+                body["response"].get("patch").is_none() && body["response"].get("patchType").is_none(),
+                "{body}"
+            );
             suite.review(MUTATE, &review).await;
         }
     }
@@ -98,7 +103,11 @@ async fn a_patch_that_does_not_apply_is_never_sent_c31_g04() {
         ("a move into itself", r#"[{"op":"move","from":"/x","path":"/x/y"}]"#.into(), json!({"x": {}})),
         ("no value", r#"[{"op":"add","path":"/x"}]"#.into(), json!({})),
         ("an unknown operation", r#"[{"op":"merge","path":"/x","value":1}]"#.into(), json!({})),
-        ("the second operation", r#"[{"op":"add","path":"/x","value":1},{"op":"remove","path":"/y"}]"#.into(), json!({})),
+        (
+            "the second operation",
+            r#"[{"op":"add","path":"/x","value":1},{"op":"remove","path":"/y"}]"#.into(),
+            json!({}),
+        ),
         ("the whole document", r#"[{"op":"replace","path":"","value":{}}]"#.into(), json!({})),
         ("an object", r#"{"op":"add","path":"/x","value":1}"#.into(), json!({})),
         ("null", "null".into(), json!({})),
@@ -130,19 +139,32 @@ async fn a_patch_with_a_denial_is_never_sent_c32_g04() {
 async fn a_denial_with_code_message_and_causes_c40_c41_c42() {
     let suite = Suite::start().await;
     for path in [MUTATE, VALIDATE] {
-        let cause = |field: &str| Cause { reason: "FieldValueInvalid".into(), message: "bad".into(), field: field.into() };
+        let cause = |field: &str| Cause {
+            reason: "FieldValueInvalid".into(),
+            message: "bad".into(),
+            field: field.into(),
+        };
         let status = Status {
             code: 422,
             reason: "Invalid".into(),
             message: "env HOST in container \"rose\": remove it\nor ask".into(),
             causes: vec![cause("spec.containers[0].env[0]"), cause("spec.containers[1].env[0]")],
         };
-        suite.backend(path).script.answer(MutateResponse { status: Some(status.clone()), ..MutateResponse::default() });
+        suite
+            .backend(path)
+            .script
+            .answer(MutateResponse { status: Some(status.clone()), ..MutateResponse::default() });
         let refusal = refusal(suite.review(path, &review()).await);
-        assert_eq!((refusal.code, refusal.reason.as_str(), &refusal.message), (422, "Invalid", &status.message));
+        assert_eq!(
+            (refusal.code, refusal.reason.as_str(), &refusal.message),
+            (422, "Invalid", &status.message)
+        );
         let causes = &refusal.details.unwrap()["causes"];
         assert_eq!(causes.as_array().unwrap().len(), 2);
-        assert_eq!(causes[0], json!({"reason": "FieldValueInvalid", "message": "bad", "field": "spec.containers[0].env[0]"}));
+        assert_eq!(
+            causes[0],
+            json!({"reason": "FieldValueInvalid", "message": "bad", "field": "spec.containers[0].env[0]"})
+        );
     }
 }
 
@@ -167,7 +189,11 @@ async fn a_denials_code_is_an_errors_and_it_always_says_something_c40() {
     }
     suite.validator.script.answer(MutateResponse::default());
     let refusal = refusal(suite.review(VALIDATE, &review()).await);
-    assert_eq!((refusal.code, refusal.message.as_str()), (403, "the policy gave no reason"), "no status at all");
+    assert_eq!(
+        (refusal.code, refusal.message.as_str()),
+        (403, "the policy gave no reason"),
+        "no status at all"
+    );
 }
 
 #[tokio::test]
@@ -231,10 +257,14 @@ async fn audit_annotations_with_valid_keys_pass_and_others_are_counted_c51() {
         ("0123456789012345678901234567890123456789012345678901234567890123", false),
     ];
     for answer in [allowed(), denied("no")] {
-        let audit_annotations = rows.iter().map(|(key, _)| ((*key).to_owned(), format!("value of {key}"))).collect();
+        let audit_annotations =
+            rows.iter().map(|(key, _)| ((*key).to_owned(), format!("value of {key}"))).collect();
         suite.validator.script.answer(MutateResponse { audit_annotations, ..answer });
         let verdict = suite.review(VALIDATE, &review()).await;
-        let expected = rows.iter().filter(|(_, valid)| *valid).map(|(key, _)| ((*key).to_owned(), format!("value of {key}")));
+        let expected = rows
+            .iter()
+            .filter(|(_, valid)| *valid)
+            .map(|(key, _)| ((*key).to_owned(), format!("value of {key}")));
         assert_eq!(verdict.audit_annotations, expected.collect());
     }
     let dropped = suite.metric("sallyport_audit_annotations_dropped_total");
@@ -246,7 +276,9 @@ async fn outcomes_are_counted_c110() {
     let suite = Suite::start().await;
     let patch = patched(&json!([{"op": "add", "path": "/x", "value": 1}]));
     let broken = patched(&json!([{"op": "remove", "path": "/x"}]));
-    for (answer, outcome) in [(allowed(), "allowed"), (patch, "patched"), (denied("no"), "denied"), (broken, "error")] {
+    for (answer, outcome) in
+        [(allowed(), "allowed"), (patch, "patched"), (denied("no"), "denied"), (broken, "error")]
+    {
         suite.mutator.script.answer(answer);
         let sample = format!(
             r#"sallyport_review_duration_seconds_count{{door="mutate-fail",operation="CREATE",outcome="{outcome}"}}"#

@@ -51,7 +51,8 @@ pub struct Script {
 
 impl Script {
     fn new() -> Self {
-        let script = Self { behaviour: Arc::new(Mutex::new(Arc::new(|_| unreachable!()))), calls: Arc::default() };
+        let script =
+            Self { behaviour: Arc::new(Mutex::new(Arc::new(|_| unreachable!()))), calls: Arc::default() };
         script.answer(MutateResponse { allowed: true, ..MutateResponse::default() });
         script
     }
@@ -100,7 +101,8 @@ impl Mutator for Script {
 #[tonic::async_trait]
 impl Validator for Script {
     async fn validate(&self, request: Request<ReviewRequest>) -> Result<Response<ValidateResponse>, Status> {
-        let MutateResponse { allowed, status, warnings, audit_annotations, .. } = self.called(request).await?;
+        let MutateResponse { allowed, status, warnings, audit_annotations, .. } =
+            self.called(request).await?;
         Ok(Response::new(ValidateResponse { allowed, status, warnings, audit_annotations }))
     }
 }
@@ -127,7 +129,10 @@ impl Backend {
     /// Ends it; its connections too.
     pub async fn stop(&mut self) {
         self.shutdown.trigger();
-        tokio::time::timeout(Duration::from_secs(10), &mut self.serving).await.expect("does not stop").unwrap();
+        tokio::time::timeout(Duration::from_secs(10), &mut self.serving)
+            .await
+            .expect("does not stop")
+            .unwrap();
     }
 
     /// Starts it again at the same address.
@@ -154,10 +159,9 @@ fn serve(
             .add_service(health)
             .add_service(MutatorServer::new(script.clone()).max_decoding_message_size(limit))
             .add_service(ValidatorServer::new(script).max_decoding_message_size(limit))
-            .serve_with_incoming_shutdown(
-                grpc_incoming(listener, tls, AcceptLimits::default()),
-                async move { shutdown.started().await },
-            )
+            .serve_with_incoming_shutdown(grpc_incoming(listener, tls, AcceptLimits::default()), async move {
+                shutdown.started().await;
+            })
             .await
             .unwrap();
     })

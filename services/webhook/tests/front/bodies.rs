@@ -1,8 +1,11 @@
 //! How large a body may be, and in which pieces it may come (C-06, G-01).
 
 use crate::admission::{bytes, review, sized};
+use crate::answers::allowed;
 use crate::client::head;
 use crate::suite::{MUTATE, Suite, VALIDATE, judge, undecided};
+use sallyport_proto::v1alpha1::MutateResponse;
+use sallyport_testkit::verdict::Decision;
 use std::time::Duration;
 
 const LIMIT: usize = 8 << 20;
@@ -39,7 +42,10 @@ async fn eight_mebibytes_pass_and_one_byte_more_is_a_clear_413_c06_g01() {
             assert_eq!(answer.status, 200, "{what}: {}", answer.text());
             judge(path, &body, &answer);
             let object = suite.backend(path).script.last().review.object;
-            assert!(body.windows(20).any(|window| window == &object[..20]) && object.len() > size - 2000, "{what}");
+            assert!(
+                body.windows(20).any(|window| window == &object[..20]) && object.len() > size - 2000,
+                "{what}"
+            );
         }
         judge(MUTATE, &body, &suite.client().await.exchange(&chunked(&body, 100_000)).await);
     }
@@ -109,4 +115,25 @@ async fn a_body_that_breaks_off_reaches_no_backend() {
     // The next review shows that nothing is stuck.
     judge(MUTATE, &body, &suite.post(MUTATE, &body).await);
     assert_eq!(suite.mutator.script.calls(), 1);
+}
+
+#[tokio::test]
+async fn a_patch_may_be_as_large_as_the_largest_object_g01() {
+    let suite = Suite::start().await;
+    let patch =
+        |size: usize| format!(r#"[{{"op":"add","path":"/x","value":"{}"}}]"#, "x".repeat(size)).into_bytes();
+    let body = bytes(&review());
+    suite.mutator.script.answer(MutateResponse { json_patch: patch(7 << 20).into(), ..allowed() });
+    let verdict = judge(MUTATE, &body, &suite.post(MUTATE, &body).await);
+    let Decision::Allowed { object: Some(object), .. } = verdict.decision else { panic!("no patch") };
+    assert_eq!(object["x"].as_str().map(str::len), Some(7 << 20));
+
+    suite.mutator.script.answer(MutateResponse { json_patch: patch(10 << 20).into(), ..allowed() });
+    let answer = suite.post(MUTATE, &body).await;
+    assert!(
+        undecided(&answer, 500).contains("OutOfRange"),
+        "more than any review is an error, not a decision"
+    );
+    suite.mutator.script.answer(allowed());
+    judge(MUTATE, &body, &suite.post(MUTATE, &body).await);
 }

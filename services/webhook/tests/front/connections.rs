@@ -135,9 +135,12 @@ async fn when_the_caller_goes_the_backends_handler_is_cancelled_g02() {
     eventually("the backend is at work", || begun.load(Ordering::SeqCst)).await;
     assert!(!dropped.load(Ordering::SeqCst));
     drop(client);
-    tokio::time::timeout(Duration::from_secs(5), eventually("it is cancelled", || dropped.load(Ordering::SeqCst)))
-        .await
-        .expect("the handler outlives its caller");
+    tokio::time::timeout(
+        Duration::from_secs(5),
+        eventually("it is cancelled", || dropped.load(Ordering::SeqCst)),
+    )
+    .await
+    .expect("the handler outlives its caller");
     let sample = r#"sallyport_review_duration_seconds_count{door="validate-fail",operation="CREATE",outcome="cancelled"}"#;
     eventually("it is counted", || suite.metric(sample) > 0.0).await;
 }
@@ -178,7 +181,8 @@ async fn the_certificate_is_swapped_while_reviews_go_on_r10() {
     let read = |name: &str| std::fs::read_to_string(authority.join(name)).unwrap();
     let pair = sallyport_pki::KeyPair { certificate_pem: read("tls.crt"), key_pem: read("tls.key") };
     let names = sallyport_pki::Suite::with_prefix("sallyport", "sallyport", "cluster.local").unwrap();
-    let wanted = names.leaf(sallyport_pki::names::Member::Webhook, &sallyport_pki::names::Extras::loopback()).unwrap();
+    let wanted =
+        names.leaf(sallyport_pki::names::Member::Webhook, &sallyport_pki::names::Extras::loopback()).unwrap();
     let leaf = sallyport_pki::Authority::from_pem(&pair)
         .unwrap()
         .issue(&wanted, std::time::SystemTime::now(), Duration::from_hours(1))

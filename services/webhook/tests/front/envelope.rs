@@ -37,12 +37,20 @@ async fn what_is_no_review_is_a_bad_request_c08_g03() {
         ("white space", b" \n\t ".to_vec(), "empty"),
         ("null", b"null".to_vec(), "not an AdmissionReview"),
         ("a list", b"[]".to_vec(), "not an AdmissionReview"),
-        ("a list of the fields", br#"["admission.k8s.io/v1","AdmissionReview",{}]"#.to_vec(), "not an AdmissionReview"),
+        (
+            "a list of the fields",
+            br#"["admission.k8s.io/v1","AdmissionReview",{}]"#.to_vec(),
+            "not an AdmissionReview",
+        ),
         ("an empty object", b"{}".to_vec(), "kind is \"\""),
         ("a string", b"\"review\"".to_vec(), "not an AdmissionReview"),
         ("a number", b"1".to_vec(), "not an AdmissionReview"),
         ("garbage", b"kind: AdmissionReview".to_vec(), "not an AdmissionReview"),
-        ("invalid UTF-8 in the envelope", joined(&[br#"{"kind":""#, b"\xff\xfe", br#""}"#]), "not an AdmissionReview"),
+        (
+            "invalid UTF-8 in the envelope",
+            joined(&[br#"{"kind":""#, b"\xff\xfe", br#""}"#]),
+            "not an AdmissionReview",
+        ),
         ("invalid UTF-8 in the object", with_object_bytes(b"{\"a\":\"\xff\"}"), "not an AdmissionReview"),
         ("something behind it", joined(&[&good, b"x"]), "trailing characters"),
         ("another one behind it", joined(&[&good, &good]), "trailing characters"),
@@ -51,13 +59,25 @@ async fn what_is_no_review_is_a_bad_request_c08_g03() {
         ("no end to the nesting", vec![b'['; 100_000], "not an AdmissionReview"),
         ("nesting where a name belongs", envelope_nested(), "not an AdmissionReview"),
         ("another kind", envelope("kind", Some(json!("Pod"))), "kind is \"Pod\""),
-        ("kind in lower case", envelope("kind", Some(json!("admissionreview"))), "kind is \"admissionreview\""),
+        (
+            "kind in lower case",
+            envelope("kind", Some(json!("admissionreview"))),
+            "kind is \"admissionreview\"",
+        ),
         ("no kind", envelope("kind", None), "kind is \"\""),
         ("null as kind", envelope("kind", Some(Value::Null)), "kind is \"\""),
         ("a number as kind", envelope("kind", Some(json!(1))), "not an AdmissionReview"),
-        ("a later version", envelope("apiVersion", Some(json!("admission.k8s.io/v2"))), "admission.k8s.io/v1beta1"),
+        (
+            "a later version",
+            envelope("apiVersion", Some(json!("admission.k8s.io/v2"))),
+            "admission.k8s.io/v1beta1",
+        ),
         ("a version without group", envelope("apiVersion", Some(json!("v1"))), "\"v1\" is not known"),
-        ("a version with a space", envelope("apiVersion", Some(json!("admission.k8s.io/v1 "))), "is not known"),
+        (
+            "a version with a space",
+            envelope("apiVersion", Some(json!("admission.k8s.io/v1 "))),
+            "is not known",
+        ),
         ("no version", envelope("apiVersion", None), "apiVersion \"\" is not known"),
         ("no request", envelope("request", None), "has no request"),
         ("null as request", envelope("request", Some(Value::Null)), "has no request"),
@@ -70,7 +90,11 @@ async fn what_is_no_review_is_a_bad_request_c08_g03() {
         ("a huge number as uid", text(&uid, r#""uid":1e400"#), "not an AdmissionReview"),
         ("two uids", text(&uid, &twice), "duplicate field"),
         ("two requests", text(r#""request":{"#, r#""request":null,"request":{"#), "duplicate field"),
-        ("a number beyond all bounds as dryRun", text(r#""dryRun":false"#, r#""dryRun":9223372036854775808"#), "not an"),
+        (
+            "a number beyond all bounds as dryRun",
+            text(r#""dryRun":false"#, r#""dryRun":9223372036854775808"#),
+            "not an",
+        ),
     ];
     let suite = Suite::start().await;
     for path in [MUTATE, VALIDATE] {
@@ -226,7 +250,16 @@ async fn other_methods_and_paths() {
     assert!(client.status().await.unwrap().contains(" 405 "));
 
     let body = bytes(&review());
-    for path in ["/", "/mutate", "/mutate/fail/", "//mutate/fail", "/MUTATE/fail", "/mutate/fail/x", "/validate", "/metrics"] {
+    for path in [
+        "/",
+        "/mutate",
+        "/mutate/fail/",
+        "//mutate/fail",
+        "/MUTATE/fail",
+        "/mutate/fail/x",
+        "/validate",
+        "/metrics",
+    ] {
         let answer = suite.post(path, &body).await;
         let said = undecided(&answer, 404);
         assert!(said.contains(MUTATE) && said.contains("/validate/ignore"), "{path}: {said}");

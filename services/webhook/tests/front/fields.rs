@@ -21,7 +21,8 @@ async fn every_field_arrives_c12_g05() {
     request["resource"] = json!({"group": "apps", "version": "v1", "resource": "deployments"});
     request["subResource"] = json!("scale");
     request["requestKind"] = json!({"group": "extensions", "version": "v1beta1", "kind": "Deployment"});
-    request["requestResource"] = json!({"group": "extensions", "version": "v1beta1", "resource": "deployments"});
+    request["requestResource"] =
+        json!({"group": "extensions", "version": "v1beta1", "resource": "deployments"});
     request["requestSubResource"] = json!("status");
     request["name"] = json!("rose");
     request["operation"] = json!("UPDATE");
@@ -30,7 +31,11 @@ async fn every_field_arrives_c12_g05() {
     let extra = |values: &[&str]| ExtraValue { values: values.iter().map(ToString::to_string).collect() };
     let expected = ReviewRequest {
         uid: UID.into(),
-        kind: Some(GroupVersionKind { group: "apps".into(), version: "v1".into(), kind: "Deployment".into() }),
+        kind: Some(GroupVersionKind {
+            group: "apps".into(),
+            version: "v1".into(),
+            kind: "Deployment".into(),
+        }),
         resource: Some(GroupVersionResource {
             group: "apps".into(),
             version: "v1".into(),
@@ -88,10 +93,23 @@ async fn what_is_absent_or_null_is_empty_c12() {
         review
     };
     for field in [
-        "object", "oldObject", "options", "dryRun", "name", "namespace", "subResource", "requestKind",
-        "requestResource", "requestSubResource", "userInfo", "kind", "resource", "operation",
+        "object",
+        "oldObject",
+        "options",
+        "dryRun",
+        "name",
+        "namespace",
+        "subResource",
+        "requestKind",
+        "requestResource",
+        "requestSubResource",
+        "userInfo",
+        "kind",
+        "resource",
+        "operation",
     ] {
-        let (null, absent) = (seen(&suite, VALIDATE, &null(field)).await, seen(&suite, VALIDATE, &absent(field)).await);
+        let (null, absent) =
+            (seen(&suite, VALIDATE, &null(field)).await, seen(&suite, VALIDATE, &absent(field)).await);
         assert_eq!(null, absent, "{field}");
         match field {
             "object" => assert!(null.object.is_empty()),
@@ -104,7 +122,9 @@ async fn what_is_absent_or_null_is_empty_c12() {
         }
     }
     // As Go writes a user without groups and extra.
-    let user = seen(&suite, VALIDATE, &with("userInfo", json!({"username": "u", "groups": null, "extra": null}))).await;
+    let user =
+        seen(&suite, VALIDATE, &with("userInfo", json!({"username": "u", "groups": null, "extra": null})))
+            .await;
     assert_eq!(user.user_info.unwrap(), UserInfo { username: "u".into(), ..UserInfo::default() });
     let user = seen(&suite, VALIDATE, &with("userInfo", json!({"extra": {"k": null}}))).await;
     assert_eq!(user.user_info.unwrap().extra["k"], ExtraValue::default());
@@ -122,7 +142,11 @@ async fn operations_c12_c11() {
         ("create", Operation::Unspecified),
         ("", Operation::Unspecified),
     ] {
-        assert_eq!(seen(&suite, VALIDATE, &with("operation", json!(text))).await.operation(), operation, "{text}");
+        assert_eq!(
+            seen(&suite, VALIDATE, &with("operation", json!(text))).await.operation(),
+            operation,
+            "{text}"
+        );
     }
 }
 
@@ -141,7 +165,8 @@ async fn unknown_fields_of_the_envelope_are_tolerated_c11() {
 #[tokio::test]
 async fn escaped_names_arrive_as_what_they_mean() {
     let suite = Suite::start().await;
-    let body = String::from_utf8(bytes(&with("name", json!("NAME")))).unwrap().replace("NAME", r"r\u00f6s\/e\n");
+    let body =
+        String::from_utf8(bytes(&with("name", json!("NAME")))).unwrap().replace("NAME", r"r\u00f6s\/e\n");
     judge(VALIDATE, body.as_bytes(), &suite.post(VALIDATE, body.as_bytes()).await);
     assert_eq!(suite.validator.script.last().review.name, "rös/e\n");
 }

@@ -20,4 +20,3 @@ mod overload;
 mod process;
 mod readiness;
 mod suite;
-

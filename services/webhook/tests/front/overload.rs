@@ -70,8 +70,9 @@ async fn bytes_beyond_the_budget_are_503_and_come_again_c09() {
     assert!(undecided(&answer, 503).contains("bytes in flight"));
     assert_eq!(answer.header("retry-after"), Some("1"));
     // In chunks, where the size is not announced.
-    let mut request = head(MUTATE, &[("Transfer-Encoding", "chunked")]) + "\r\n";
-    request.push_str(&format!("{:x}\r\n{}\r\n0\r\n\r\n", large.len(), std::str::from_utf8(&large).unwrap()));
+    let head = head(MUTATE, &[("Transfer-Encoding", "chunked")]);
+    let (size, text) = (large.len(), std::str::from_utf8(&large).unwrap());
+    let request = format!("{head}\r\n{size:x}\r\n{text}\r\n0\r\n\r\n");
     let answer = suite.client().await.exchange(request.as_bytes()).await;
     undecided(&answer, 503);
 

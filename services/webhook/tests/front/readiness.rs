@@ -29,7 +29,9 @@ async fn not_ready_before_every_backend_was_reached_and_ready_ever_after_g06() {
             missing = lonely.readiness.missing();
         }
     };
-    tokio::time::timeout(Duration::from_secs(10), only_validator).await.expect("the mutator is never reached");
+    tokio::time::timeout(Duration::from_secs(10), only_validator)
+        .await
+        .expect("the mutator is never reached");
     assert!(!lonely.readiness.ready());
     // Unready is not dead: the door whose backend is there works, the other one says come again.
     let body = bytes(&review());

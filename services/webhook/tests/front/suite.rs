@@ -160,7 +160,11 @@ pub fn judge(path: &str, request: &[u8], answer: &Answer) -> Verdict {
 pub fn undecided(answer: &Answer, status: u16) -> &str {
     assert_eq!(answer.status, status, "{}", answer.text());
     assert!(answer.header("content-type").is_some_and(|kind| kind.starts_with("text/plain")), "{answer:?}");
-    assert!(serde_json::from_slice::<Value>(&answer.body).is_err(), "JSON with status {status}: {}", answer.text());
+    assert!(
+        serde_json::from_slice::<Value>(&answer.body).is_err(),
+        "JSON with status {status}: {}",
+        answer.text()
+    );
     answer.text()
 }
 
