@@ -34,7 +34,13 @@ Examples:
 #[command(after_help = EXAMPLES)]
 pub(crate) struct CertsArgs {
     /// Service that the certificate is for: a DNS-1123 label.
-    #[arg(long, env = "SALLYPORT_SERVICE", value_name = "NAME", required_unless_present = "suite", conflicts_with = "suite")]
+    #[arg(
+        long,
+        env = "SALLYPORT_SERVICE",
+        value_name = "NAME",
+        required_unless_present = "suite",
+        conflicts_with = "suite"
+    )]
     service: Option<String>,
 
     /// Make certificates for a whole suite.
@@ -42,7 +48,13 @@ pub(crate) struct CertsArgs {
     suite: bool,
 
     /// With --suite: the Services are PREFIX-webhook, PREFIX-mutator and PREFIX-validator.
-    #[arg(long, env = "SALLYPORT_PREFIX", value_name = "PREFIX", default_value = "sallyport", requires = "suite")]
+    #[arg(
+        long,
+        env = "SALLYPORT_PREFIX",
+        value_name = "PREFIX",
+        default_value = "sallyport",
+        requires = "suite"
+    )]
     prefix: String,
 
     /// Namespace of the Service [with --suite: sallyport].
@@ -65,7 +77,7 @@ pub(crate) struct CertsArgs {
     #[arg(long = "extra-ip", env = "SALLYPORT_EXTRA_IP", value_name = "IP", value_delimiter = ',')]
     extra_addresses: Vec<IpAddr>,
 
-    /// Add localhost, 127.0.0.1 and ::1.
+    /// Add localhost and the loopback addresses.
     #[arg(long, env = "SALLYPORT_LOOPBACK")]
     loopback: bool,
 
@@ -78,7 +90,14 @@ pub(crate) struct CertsArgs {
     ca_life: Duration,
 
     /// Kind of keys of a new authority; certificates have their authority's.
-    #[arg(long, env = "SALLYPORT_KEY_ALGORITHM", value_enum, value_name = "KIND", default_value = "ecdsa-p256", conflicts_with = "suite")]
+    #[arg(
+        long,
+        env = "SALLYPORT_KEY_ALGORITHM",
+        value_enum,
+        value_name = "KIND",
+        default_value = "ecdsa-p256",
+        conflicts_with = "suite"
+    )]
     key_algorithm: KeyAlgorithm,
 
     /// Make the certificate good for a client as well.
@@ -98,7 +117,8 @@ enum KeyAlgorithm {
 /// A span of time: a whole number with its unit.
 fn life(text: &str) -> Result<Duration, String> {
     let wrong = || format!("{text:?} is not a time such as 90d, 24h, 30m or 60s");
-    let (number, unit) = text.char_indices().next_back().map(|(end, _)| text.split_at(end)).ok_or_else(wrong)?;
+    let (number, unit) =
+        text.char_indices().next_back().map(|(end, _)| text.split_at(end)).ok_or_else(wrong)?;
     let seconds = match unit {
         "s" => 1,
         "m" => 60,
@@ -183,7 +203,9 @@ mod tests {
         for (text, seconds) in [("60s", 60), ("30m", 1800), ("24h", 86_400), ("90d", 7_776_000)] {
             assert_eq!(life(text), Ok(Duration::from_secs(seconds)), "{text}");
         }
-        for text in ["", "d", "90", "0d", "-1d", "1.5d", "1w", "+1d", "1é", "99999999999999999999d", "9999999d"] {
+        for text in
+            ["", "d", "90", "0d", "-1d", "1.5d", "1w", "+1d", "1é", "99999999999999999999d", "9999999d"]
+        {
             assert!(life(text).is_err(), "{text:?}");
         }
     }

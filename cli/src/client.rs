@@ -237,7 +237,9 @@ mod tests {
     #[test]
     fn addresses_names_and_bundles_are_checked_before_anything_is_sent() {
         let pem = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n";
-        for address in ["127.0.0.1:8443", "http://127.0.0.1", "https://", "https://h/mutate", "https://h?x=1", ""] {
+        for address in
+            ["127.0.0.1:8443", "http://127.0.0.1", "https://", "https://h/mutate", "https://h?x=1", ""]
+        {
             let error = Client::new(address, b"", None).err();
             assert!(matches!(error, Some(ClientError::Address(_))), "{address}: {error:?}");
         }

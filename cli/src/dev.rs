@@ -36,12 +36,15 @@ const NAMESPACE: &str = "sallyport";
 const LOOK: Duration = Duration::from_secs(1);
 /// How often the registration is compared with the cluster, and the certificates with the clock.
 const ROUND: Duration = Duration::from_secs(1);
+/// How often a registration that is under way is looked for.
+const POLL: Duration = Duration::from_millis(200);
 /// How long the front goes on once the registration is removed: until API servers have heard of it.
 const AFTERGLOW: Duration = Duration::from_secs(2);
 /// Time for removing the registration.
 const UNREGISTER: Duration = Duration::from_secs(15);
-/// What the services log unless told otherwise. What is wrong with policies is said in plain words instead.
-const LOG_LEVEL: &str = "warn,sallyport_backend::policies=off";
+/// What the services log unless told otherwise. What is wrong with policies is said in plain words instead, and
+/// what is wrong with the cluster by the rotator.
+const LOG_LEVEL: &str = "warn,kube_client=off,sallyport_backend::policies=off";
 
 const EXAMPLES: &str = "\
 Edits of policies are in force within two seconds. Standard output is YAML: the webhook configurations that
@@ -127,7 +130,8 @@ impl DevState {
         std::fs::File::open(&path)
             .and_then(|file| file.take(MAX_STATE).read_to_string(&mut text))
             .with_context(|| format!("failed to read {}; is sallyport dev running there?", path.display()))?;
-        serde_json::from_str(&text).with_context(|| format!("{} is not what sallyport dev writes", path.display()))
+        serde_json::from_str(&text)
+            .with_context(|| format!("{} is not what sallyport dev writes", path.display()))
     }
 }
 
@@ -178,11 +182,11 @@ async fn serve(args: &DevArgs, mut suite: Suite, shutdown: Shutdown) -> anyhow::
         };
         let admin = Admin::new("cert-rotator");
         suite.serve_admin("cert-rotator", &admin).await?;
-        let site = Site::of(args, &suite, objects);
-        site.describe(policies.snapshot())?;
-        let rotator = rotator.insert(rotate(&site, &suite, admin, stop_rotator.clone()));
+        let place = Place::of(args, &suite, objects);
+        place.describe(policies.snapshot())?;
+        let rotator = rotator.insert(rotate(&place, &suite, admin, stop_rotator.clone()));
         tokio::select! {
-            outcome = site.attend(policies) => outcome,
+            outcome = place.attend(policies) => outcome,
             error = suite.ended() => Err(error),
             ended = rotator => Err(match ended {
                 Ok(Err(error)) => error,
@@ -199,18 +203,20 @@ async fn serve(args: &DevArgs, mut suite: Suite, shutdown: Shutdown) -> anyhow::
     if let Some(rotator) = rotator.filter(|rotator| !rotator.is_finished())
         && tokio::time::timeout(UNREGISTER, rotator).await.is_err()
     {
-        terminal::say("the registration could not be removed in time; sallyport dev --help tells how to remove it");
+        terminal::say(
+            "the registration could not be removed in time; sallyport dev --help tells how to remove it",
+        );
     }
     suite.stop().await;
     outcome.and(removed)
 }
 
 /// Keeps the certificates good and, with a cluster, the registration as described.
-fn rotate(site: &Site<'_>, suite: &Suite, admin: Admin, stop: Shutdown) -> JoinHandle<anyhow::Result<()>> {
+fn rotate(place: &Place<'_>, suite: &Suite, admin: Admin, stop: Shutdown) -> JoinHandle<anyhow::Result<()>> {
     let (store, policy) = suite.certificates();
-    let registration = site.objects.as_ref().map(|objects| Registration {
+    let registration = place.objects.as_ref().map(|objects| Registration {
         client: objects.client().clone(),
-        source: Source::File(site.registration_file()),
+        source: Source::File(place.registration_file()),
         owner_cluster_role: None,
         unregister_on_exit: true,
     });
@@ -222,7 +228,7 @@ fn rotate(site: &Site<'_>, suite: &Suite, admin: Admin, stop: Shutdown) -> JoinH
 }
 
 /// A suite as those who use it see it.
-struct Site<'a> {
+struct Place<'a> {
     args: &'a DevArgs,
     state_dir: PathBuf,
     state: DevState,
@@ -231,7 +237,7 @@ struct Site<'a> {
     objects: Option<Objects>,
 }
 
-impl<'a> Site<'a> {
+impl<'a> Place<'a> {
     fn of(args: &'a DevArgs, suite: &Suite, objects: Option<Objects>) -> Self {
         let admin = suite.admin().iter().map(|(name, url)| ((*name).to_owned(), url.clone())).collect();
         Self {
@@ -294,7 +300,7 @@ impl<'a> Site<'a> {
         for wanted in description.configurations.iter().filter(|configuration| configuration.is_wanted()) {
             // A failure is the rotator's to report; it asks the same server.
             while !matches!(objects.get(wanted.kind, &wanted.name).await, Ok(Some(live)) if live.is_ours()) {
-                tokio::time::sleep(Duration::from_millis(100)).await;
+                tokio::time::sleep(POLL).await;
             }
             terminal::say(&format!("{GOOD}registered{GOOD:#} {} {}", wanted.kind.kind(), wanted.name));
         }
@@ -328,7 +334,10 @@ impl<'a> Site<'a> {
     /// Says where everything is, to people and scripts.
     fn announce(&self) -> anyhow::Result<()> {
         let DevState { webhook, ca_file, admin } = &self.state;
-        terminal::say(&format!("{STRONG}webhook{STRONG:#}  {webhook}  (certificates: {})", ca_file.display()));
+        terminal::say(&format!(
+            "{STRONG}webhook{STRONG:#}  {webhook}  (certificates: {})",
+            ca_file.display()
+        ));
         for (name, url) in admin {
             terminal::say(&format!("{STRONG}metrics{STRONG:#}  {url}/metrics  ({name})"));
         }

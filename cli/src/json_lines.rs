@@ -41,12 +41,11 @@ pub(crate) async fn answer(reviewer: Reviewer) -> anyhow::Result<Tally> {
     let mut tally = Tally::default();
     loop {
         // Written through whenever there is nothing to write at once: who sends one line and waits is answered.
-        let answer = match answers.next().now_or_never() {
-            Some(answer) => answer,
-            None => {
-                output.flush()?;
-                answers.next().await
-            }
+        let answer = if let Some(answer) = answers.next().now_or_never() {
+            answer
+        } else {
+            output.flush()?;
+            answers.next().await
         };
         let Some(answer) = answer else { break };
         let (text, of_line) = answer??;
@@ -72,10 +71,12 @@ fn read(input: &mut impl BufRead, mut give: impl FnMut(io::Result<Line>) -> bool
         let mut text = Vec::new();
         let line = match input.take(MAX_LINE + 1).read_until(b'\n', &mut text) {
             Ok(0) => return,
-            Ok(_) if text.len() as u64 > MAX_LINE && !text.ends_with(b"\n") => match input.skip_until(b'\n') {
-                Ok(_) => Ok(Line::TooLong),
-                Err(error) => Err(error),
-            },
+            Ok(_) if text.len() as u64 > MAX_LINE && !text.ends_with(b"\n") => {
+                match input.skip_until(b'\n') {
+                    Ok(_) => Ok(Line::TooLong),
+                    Err(error) => Err(error),
+                }
+            }
             Ok(_) if text.trim_ascii().is_empty() => continue,
             Ok(_) => Ok(Line::Text(text)),
             Err(error) => Err(error),
@@ -87,7 +88,11 @@ fn read(input: &mut impl BufRead, mut give: impl FnMut(io::Result<Line>) -> bool
     }
 }
 
-async fn answer_line(reviewer: &Reviewer, number: usize, line: io::Result<Line>) -> anyhow::Result<(String, Tally)> {
+async fn answer_line(
+    reviewer: &Reviewer,
+    number: usize,
+    line: io::Result<Line>,
+) -> anyhow::Result<(String, Tally)> {
     let error = |code: Option<u16>, message: &str| {
         let error = json!({"error": {"line": number, "code": code, "message": message}});
         Ok((error.to_string(), Tally { failed: true, denied: false }))
@@ -148,6 +153,8 @@ mod tests {
     use super::{Line, MAX_LINE, join, read};
     use crate::door::Door;
     use crate::review::{Decision, Outcome, Verdict};
+    use base64::Engine as _;
+    use base64::engine::general_purpose::STANDARD;
     use serde_json::{Value, json};
 
     fn lines(input: &[u8]) -> Vec<Line> {
@@ -200,10 +207,12 @@ mod tests {
             object: None,
         };
         let joined = join(&outcome, "u", "admission.k8s.io/v1beta1");
-        assert_eq!((&joined["apiVersion"], &joined["kind"]), (&json!("admission.k8s.io/v1beta1"), &json!("AdmissionReview")));
+        assert_eq!(
+            (&joined["apiVersion"], &joined["kind"]),
+            (&json!("admission.k8s.io/v1beta1"), &json!("AdmissionReview"))
+        );
         let response = &joined["response"];
-        use base64::Engine as _;
-        let patch = base64::engine::general_purpose::STANDARD.decode(response["patch"].as_str().unwrap()).unwrap();
+        let patch = STANDARD.decode(response["patch"].as_str().unwrap()).unwrap();
         assert_eq!(serde_json::from_slice::<Value>(&patch).unwrap(), json!([one, two]));
         assert_eq!(response["warnings"], json!(["careful"]));
         assert_eq!(response["auditAnnotations"], json!({"mutate-fail": "x", "mutate-ignore": "x"}));

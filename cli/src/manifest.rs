@@ -13,6 +13,8 @@ const MAX_FILE: u64 = 16 << 20;
 const MAX_OBJECTS: usize = 100_000;
 /// Deepest nesting of a YAML document, as deep as JSON may be nested.
 const MAX_DEPTH: usize = 127;
+/// Stack for reading YAML, which takes some 20 KiB a level without optimisation.
+const STACK: usize = 16 << 20;
 /// Most nodes of a YAML file.
 const MAX_NODES: usize = 4_000_000;
 /// Most events that the aliases of a file may expand to.
@@ -132,6 +134,15 @@ fn parse(text: &str) -> Result<Vec<Value>, String> {
     {
         return Ok(vec![document]);
     }
+    // On a stack of its own, so that the depth is the only bound.
+    std::thread::scope(|scope| {
+        let reader = std::thread::Builder::new().stack_size(STACK).spawn_scoped(scope, || parse_yaml(text));
+        let reader = reader.map_err(|error| format!("no thread to read it: {error}"))?;
+        reader.join().map_err(|_| "the YAML reader panicked".to_owned())?
+    })
+}
+
+fn parse_yaml(text: &str) -> Result<Vec<Value>, String> {
     let options = serde_saphyr::options! {
         budget: serde_saphyr::budget! {
             max_depth: MAX_DEPTH,
@@ -150,7 +161,8 @@ fn parse(text: &str) -> Result<Vec<Value>, String> {
 fn items(documents: Vec<Value>) -> Result<Vec<Item>, String> {
     let mut items = Vec::new();
     // Backwards, so that the last is the next.
-    let mut waiting: Vec<Value> = documents.into_iter().rev().filter(|document| !document.is_null()).collect();
+    let mut waiting: Vec<Value> =
+        documents.into_iter().rev().filter(|document| !document.is_null()).collect();
     while let Some(mut document) = waiting.pop() {
         let text = |name: &str| document.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
         let (api_version, kind) = (text("apiVersion"), text("kind"));
@@ -222,10 +234,9 @@ pub(crate) fn review(object: Value, number: usize, about: &Circumstances) -> Res
         "options": {"apiVersion": "meta.k8s.io/v1", "kind": about.operation.options()},
     });
     // Absent rather than empty, as an API server sends them.
-    for (fields, value) in [
-        (&["namespace"] as &[_], &namespace),
-        (&["subResource", "requestSubResource"], &about.subresource),
-    ] {
+    for (fields, value) in
+        [(&["namespace"] as &[_], &namespace), (&["subResource", "requestSubResource"], &about.subresource)]
+    {
         for field in fields.iter().filter(|_| !value.is_empty()) {
             request[*field] = json!(value);
         }
@@ -351,10 +362,13 @@ request: {uid: d}
         }
         let mut bomb = String::from("a0: &a0 [x,x,x,x,x,x,x,x,x,x]\n");
         for level in 1..12 {
-            bomb += &format!("a{level}: &a{level} [{}]\n", vec![format!("*a{}", level - 1); 10].join(","));
+            let aliases = vec![format!("*a{}", level - 1); 10].join(",");
+            bomb = format!("{bomb}a{level}: &a{level} [{aliases}]\n");
         }
-        for text in [bomb, "[".repeat(100_000), "{\"a\":".repeat(100_000), "a: 1\na: 2".into(), "a: [".into()] {
-            assert!(parse(&text).is_err(), "{}…", &text[..4]);
+        for text in [bomb, "[".repeat(100_000), "{\"a\":".repeat(100_000), "a: 1\na: 2".into(), "a: [".into()]
+        {
+            let start = text[..4].to_owned();
+            assert!(parse(&text).is_err(), "{start}…");
         }
     }
 
@@ -378,7 +392,10 @@ request: {uid: d}
     #[test]
     fn operations_put_the_object_where_it_belongs() {
         let deleted = review(pod("a"), 1, &about(Operation::Delete)).unwrap();
-        assert_eq!((&deleted["request"]["object"], &deleted["request"]["oldObject"]), (&Value::Null, &pod("a")));
+        assert_eq!(
+            (&deleted["request"]["object"], &deleted["request"]["oldObject"]),
+            (&Value::Null, &pod("a"))
+        );
 
         let mut circumstances = about(Operation::Update);
         let error = review(pod("a"), 1, &circumstances).unwrap_err().to_string();

@@ -31,13 +31,17 @@ pub(crate) fn describe(name: &str, url: &str, snapshot: &Snapshot) -> [Value; 2]
             "webhooks": webhooks,
         })
     };
-    [configuration("MutatingWebhookConfiguration", true), configuration("ValidatingWebhookConfiguration", false)]
+    [
+        configuration("MutatingWebhookConfiguration", true),
+        configuration("ValidatingWebhookConfiguration", false),
+    ]
 }
 
 /// The configurations that have webhooks, with their `caBundle`: ready to be applied.
 pub(crate) fn complete(described: &[Value; 2], ca_bundle: &str) -> Vec<Value> {
     let mut configurations = described.to_vec();
-    configurations.retain(|configuration| configuration["webhooks"].as_array().is_some_and(|list| !list.is_empty()));
+    configurations
+        .retain(|configuration| configuration["webhooks"].as_array().is_some_and(|list| !list.is_empty()));
     for configuration in &mut configurations {
         for webhook in configuration["webhooks"].as_array_mut().into_iter().flatten() {
             webhook["clientConfig"]["caBundle"] = json!(ca_bundle);
@@ -76,11 +80,14 @@ fn rules(door: Door, snapshot: &Snapshot) -> Vec<Value> {
     let is_here = |policy: FailurePolicy| (policy == FailurePolicy::Ignore) == door.tolerates_failure();
     let mut rules = Vec::new();
     if door.mutates() {
-        for policy in snapshot.mutations.iter().map(|entry| &entry.object.spec).filter(|s| is_here(s.failure_policy)) {
+        for policy in
+            snapshot.mutations.iter().map(|entry| &entry.object.spec).filter(|s| is_here(s.failure_policy))
+        {
             add(&mut rules, &policy.match_constraints, &["CREATE"]);
         }
     } else {
-        for policy in snapshot.validations.iter().map(|entry| &entry.object.spec).filter(|s| is_here(s.failure_policy))
+        for policy in
+            snapshot.validations.iter().map(|entry| &entry.object.spec).filter(|s| is_here(s.failure_policy))
         {
             add(&mut rules, &policy.match_constraints, &["CREATE", "UPDATE"]);
         }
@@ -175,7 +182,10 @@ spec:
         let described = describe("dev", "https://127.0.0.1:1", &snapshot(&[MUTATION, VALIDATION]));
         let configurations = complete(&described, "QQ==");
         let [mutating, validating] = configurations.as_slice() else { panic!("{configurations:?}") };
-        assert_eq!(mutating["metadata"], json!({"name": "dev", "labels": {"app.kubernetes.io/part-of": "sallyport"}}));
+        assert_eq!(
+            mutating["metadata"],
+            json!({"name": "dev", "labels": {"app.kubernetes.io/part-of": "sallyport"}})
+        );
         assert_eq!(mutating["webhooks"].as_array().map(Vec::len), Some(1));
         let entry = &mutating["webhooks"][0];
         let expected = json!({"url": "https://127.0.0.1:1/mutate/ignore", "caBundle": "QQ=="});

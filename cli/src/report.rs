@@ -17,7 +17,7 @@ const DIFF_TIME: Duration = Duration::from_secs(2);
 /// How the outcome is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Format {
-    /// For people; in colour on a terminal, unless NO_COLOR is set
+    /// For people; in colour on a terminal, unless `NO_COLOR` is set
     Text,
     /// A JSON list with an element a manifest
     Json,
@@ -124,7 +124,11 @@ fn text(output: &mut impl Write, subject: &Subject, before: &Value, outcome: &Ou
     };
     let subject_text = subject.identity.to_string();
     let operation = plain(&subject.operation);
-    writeln!(output, "{STRONG}{}{STRONG:#} {QUIET}{operation}{QUIET:#}: {style}{word}{style:#}", plain(&subject_text))?;
+    writeln!(
+        output,
+        "{STRONG}{}{STRONG:#} {QUIET}{operation}{QUIET:#}: {style}{word}{style:#}",
+        plain(&subject_text)
+    )?;
     for decision in &outcome.decisions {
         decided(output, decision)?;
     }
@@ -146,7 +150,8 @@ fn decided(output: &mut impl Write, decision: &Decision) -> io::Result<()> {
             writeln!(output, "  {door} {GOOD}allowed{GOOD:#}, changed by a patch of {count} {noun}")?;
         }
         Verdict::Denied(status) => {
-            let code = status.get("code").and_then(Value::as_u64).map(|code| format!(" {code}")).unwrap_or_default();
+            let code =
+                status.get("code").and_then(Value::as_u64).map(|code| format!(" {code}")).unwrap_or_default();
             let said = ["message", "reason"].iter().find_map(|field| status.get(*field)?.as_str());
             write!(output, "  {door} {BAD}denied{code}{BAD:#}")?;
             indented(output, &format!(": {}", said.unwrap_or("no reason is given")))?;
@@ -231,7 +236,8 @@ mod tests {
 
     #[test]
     fn a_change_is_a_difference_in_yaml() {
-        let before = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a"}, "spec": {"x": "yes"}});
+        let before =
+            json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a"}, "spec": {"x": "yes"}});
         let mut after = before.clone();
         after["metadata"]["labels"] = json!({"b": "OK"});
         let mut changed = decision(Door::MutateFail, Verdict::Allowed);
@@ -276,15 +282,19 @@ Pod n/a-* CREATE: denied
 
     #[test]
     fn a_failure_counts_where_the_failure_policy_says_so() {
-        let failure = |door| {
-            decision(door, Verdict::Failed(Failure { code: Some(503), message: "no mutator".into() }))
-        };
+        let failure =
+            |door| decision(door, Verdict::Failed(Failure { code: Some(503), message: "no mutator".into() }));
         let object = json!({"kind": "Pod", "apiVersion": "v1"});
-        for (door, word, allowed) in [(Door::MutateFail, "failed", false), (Door::MutateIgnore, "allowed", true)] {
+        for (door, word, allowed) in
+            [(Door::MutateFail, "failed", false), (Door::MutateIgnore, "allowed", true)]
+        {
             let outcome = Outcome { decisions: vec![failure(door)], object: None };
             let text = written(&object, &outcome);
             assert!(text.starts_with(&format!("Pod (no name) CREATE: {word}\n")), "{text}");
-            assert!(text.contains("no decision 503 (failurePolicy: ") && text.contains("no mutator"), "{text}");
+            assert!(
+                text.contains("no decision 503 (failurePolicy: ") && text.contains("no mutator"),
+                "{text}"
+            );
             let machine = machine(&subject(&object), &object, &outcome);
             assert_eq!(machine["allowed"], allowed);
             assert_eq!(machine["decisions"][0]["error"]["ignored"], allowed);

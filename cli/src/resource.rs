@@ -31,7 +31,10 @@ const CLUSTER_SCOPED: [(&str, &[&str]); 17] = [
     ("resource.k8s.io", &["DeviceClass", "DeviceTaintRule", "ResourceSlice"]),
     ("sallyport.dev", &["MutationPolicy", "ValidationPolicy"]),
     ("scheduling.k8s.io", &["PriorityClass"]),
-    ("storage.k8s.io", &["CSIDriver", "CSINode", "StorageClass", "VolumeAttachment", "VolumeAttributesClass"]),
+    (
+        "storage.k8s.io",
+        &["CSIDriver", "CSINode", "StorageClass", "VolumeAttachment", "VolumeAttributesClass"],
+    ),
 ];
 
 /// Built-in kinds whose plural is not formed as in English.

@@ -65,15 +65,33 @@ pub(crate) struct ReviewArgs {
     policy_dir: Option<PathBuf>,
 
     /// Review through the front at this address.
-    #[arg(long, env = "SALLYPORT_SERVER", value_name = "URL", requires = "ca_file", help_heading = "Through what")]
+    #[arg(
+        long,
+        env = "SALLYPORT_SERVER",
+        value_name = "URL",
+        requires = "ca_file",
+        help_heading = "Through what"
+    )]
     server: Option<String>,
 
     /// With --server: certificates in PEM that the front's must verify against.
-    #[arg(long, env = "SALLYPORT_CA_FILE", value_name = "FILE", requires = "server", help_heading = "Through what")]
+    #[arg(
+        long,
+        env = "SALLYPORT_CA_FILE",
+        value_name = "FILE",
+        requires = "server",
+        help_heading = "Through what"
+    )]
     ca_file: Option<PathBuf>,
 
     /// With --server: the name that the front's certificate must be good for [default: the host of --server].
-    #[arg(long, env = "SALLYPORT_SERVER_NAME", value_name = "NAME", requires = "server", help_heading = "Through what")]
+    #[arg(
+        long,
+        env = "SALLYPORT_SERVER_NAME",
+        value_name = "NAME",
+        requires = "server",
+        help_heading = "Through what"
+    )]
     server_name: Option<String>,
 
     /// Review through the `sallyport dev` that runs with this --state-dir.
@@ -81,31 +99,78 @@ pub(crate) struct ReviewArgs {
     state_dir: Option<PathBuf>,
 
     /// Doors to go through; one side, or one door.
-    #[arg(long, env = "SALLYPORT_DOOR", value_enum, default_value = "all", value_name = "DOOR", help_heading = "Through what")]
+    #[arg(
+        long,
+        env = "SALLYPORT_DOOR",
+        value_enum,
+        default_value = "all",
+        value_name = "DOOR",
+        help_heading = "Through what"
+    )]
     door: Doors,
 
     /// What is done with the manifests. AdmissionReviews say so themselves.
-    #[arg(long, env = "SALLYPORT_OPERATION", value_enum, ignore_case = true, default_value = "CREATE", value_name = "OPERATION", help_heading = "The request")]
+    #[arg(
+        long,
+        env = "SALLYPORT_OPERATION",
+        value_enum,
+        ignore_case = true,
+        default_value = "CREATE",
+        value_name = "OPERATION",
+        help_heading = "The request"
+    )]
     operation: Operation,
 
     /// For UPDATE: the objects as they were; found by kind, namespace and name.
-    #[arg(long, env = "SALLYPORT_OLD", value_name = "FILE", required_if_eq("operation", "UPDATE"), help_heading = "The request")]
+    #[arg(
+        long,
+        env = "SALLYPORT_OLD",
+        value_name = "FILE",
+        required_if_eq("operation", "UPDATE"),
+        help_heading = "The request"
+    )]
     old: Option<PathBuf>,
 
     /// Subresource, such as ephemeralcontainers.
-    #[arg(long, env = "SALLYPORT_SUBRESOURCE", value_name = "NAME", default_value = "", hide_default_value = true, help_heading = "The request")]
+    #[arg(
+        long,
+        env = "SALLYPORT_SUBRESOURCE",
+        value_name = "NAME",
+        default_value = "",
+        hide_default_value = true,
+        help_heading = "The request"
+    )]
     subresource: String,
 
     /// Namespace of manifests that name none.
-    #[arg(long, short, env = "SALLYPORT_NAMESPACE", value_name = "NAME", default_value = "default", help_heading = "The request")]
+    #[arg(
+        long,
+        short,
+        env = "SALLYPORT_NAMESPACE",
+        value_name = "NAME",
+        default_value = "default",
+        help_heading = "The request"
+    )]
     namespace: String,
 
     /// User who asks.
-    #[arg(long, env = "SALLYPORT_USER", value_name = "NAME", default_value = "kubernetes-admin", help_heading = "The request")]
+    #[arg(
+        long,
+        env = "SALLYPORT_USER",
+        value_name = "NAME",
+        default_value = "kubernetes-admin",
+        help_heading = "The request"
+    )]
     user: String,
 
     /// Groups of the user, separated by commas or given repeatedly [default: system:authenticated].
-    #[arg(long = "group", env = "SALLYPORT_GROUP", value_name = "NAME", value_delimiter = ',', help_heading = "The request")]
+    #[arg(
+        long = "group",
+        env = "SALLYPORT_GROUP",
+        value_name = "NAME",
+        value_delimiter = ',',
+        help_heading = "The request"
+    )]
     groups: Vec<String>,
 
     /// Ask as for a request that stores nothing.
@@ -138,10 +203,11 @@ pub(crate) async fn run(args: ReviewArgs) -> anyhow::Result<ExitCode> {
     let about = args.circumstances()?;
     let (suite, client) = args.connect().await?;
     let reviewer = Reviewer { client, doors: args.door.doors() };
+    // Both let go of the client when they are done: a front that is told to stop waits for open connections.
     let tally = if is_lines {
         json_lines::answer(reviewer).await
     } else {
-        show(&reviewer, items, &about, args.output).await
+        show(reviewer, items, &about, args.output).await
     };
     if let Some(suite) = suite {
         suite.stop().await;
@@ -231,7 +297,7 @@ fn read(files: &[PathBuf]) -> anyhow::Result<Vec<Item>> {
 }
 
 async fn show(
-    reviewer: &Reviewer,
+    reviewer: Reviewer,
     items: Vec<Item>,
     about: &Circumstances,
     format: Format,
@@ -381,7 +447,8 @@ impl Reviewer {
     /// is made when it is needed, unless it is there already.
     pub(crate) async fn review(&self, review: Bytes, parsed: Option<Value>) -> Outcome {
         let mut passage = Passage { body: review, parsed, outcome: Outcome::default(), changes: 0 };
-        let (mutating, validating): (Vec<_>, Vec<_>) = self.doors.iter().copied().partition(|door| door.mutates());
+        let (mutating, validating): (Vec<_>, Vec<_>) =
+            self.doors.iter().copied().partition(|door| door.mutates());
         let mut seen = Vec::with_capacity(mutating.len());
         for door in &mutating {
             if !self.knock(*door, &mut passage).await {

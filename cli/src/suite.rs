@@ -98,7 +98,8 @@ impl Suite {
             stop_front,
             stop_backends,
         };
-        let mut args = vec![OsString::from("sallyport-webhook"), "--tls-dir".into(), tls.join("webhook").into()];
+        let mut args =
+            vec![OsString::from("sallyport-webhook"), "--tls-dir".into(), tls.join("webhook").into()];
         let mut flag = |name: &str, value: String| args.extend([name.into(), value.into()]);
         flag("--listen", SocketAddr::new(listen, options.port).to_string());
         flag("--drain-least", format!("{}s", options.drain.as_secs()));
@@ -113,7 +114,8 @@ impl Suite {
             ..Config::new(options.policy_dir.clone(), tls.join(member.word()), names.client_name())
         };
         let mutator = Backend::bind(config(Member::Mutator)).await.context("failed to start the mutator")?;
-        let validator = Backend::bind(config(Member::Validator)).await.context("failed to start the validator")?;
+        let validator =
+            Backend::bind(config(Member::Validator)).await.context("failed to start the validator")?;
         flag("--mutator", mutator.grpc_address().to_string());
         flag("--validator", validator.grpc_address().to_string());
         suite.admin.insert("mutator", format!("http://{}", mutator.admin_address()));
@@ -236,7 +238,8 @@ impl Suite {
 impl StateDir {
     fn make(path: Option<&Path>) -> anyhow::Result<Self> {
         let Some(path) = path else {
-            let directory = TempDir::with_prefix("sallyport-").context("failed to make a temporary directory")?;
+            let directory =
+                TempDir::with_prefix("sallyport-").context("failed to make a temporary directory")?;
             return Ok(Self::Temporary(directory));
         };
         // The authority's key is in it.

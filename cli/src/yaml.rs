@@ -5,7 +5,7 @@ use serde::Serialize;
 /// One document. Long strings stay on one line, so that they can be copied and compared; those of several lines
 /// are written as such.
 pub(crate) fn document(value: &impl Serialize) -> Result<String, serde_saphyr::ser_error::Error> {
-    let options = serde_saphyr::ser_options! { min_fold_chars: usize::MAX };
+    let options = serde_saphyr::ser_options! { folded_wrap_chars: usize::MAX };
     serde_saphyr::to_string_with_options(value, options)
 }
 

@@ -2,8 +2,9 @@
 //!
 //! `bench BIN_DIR` starts the services from that directory, drives each
 //! arrangement over HTTP/1.1 keep-alive connections and prints one table:
-//! throughput, latency, CPU time of the servers and their memory. The load
-//! generator shares the machine's cores with the servers.
+//! throughput, latency, CPU time of the servers and their memory. All servers
+//! together have one core, and the load generator another, so that the figures of
+//! different machines and days can be compared.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // a tool for developers: a broken step ends it
 
@@ -36,7 +37,7 @@ const MEASURED: Duration = Duration::from_secs(5);
 /// Clock ticks a second of `/proc/PID/stat`; Linux' `USER_HZ` on every common machine.
 const TICKS: f64 = 100.0;
 
-#[tokio::main(worker_threads = 2)]
+#[tokio::main]
 async fn main() -> Result<()> {
     sallyport_tests::install_tls_provider();
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -120,7 +121,7 @@ impl Bench {
         std::fs::create_dir_all(&policies)?;
         let from = sallyport_tests::root().join("policies").join(recipe).join("policy.yaml");
         std::fs::copy(from, policies.join("policy.yaml"))?;
-        let program = Program::new(self.bin.join(format!("sallyport-{name}")))
+        let program = on_servers_core(self.bin.join(format!("sallyport-{name}")))
             .env("SALLYPORT_POLICY_DIR", policies)
             .env("SALLYPORT_TLS_DIR", self.tls(name))
             .env("SALLYPORT_CLIENT_NAME", "sallyport-webhook.sallyport.svc");
@@ -129,7 +130,7 @@ impl Bench {
 
     async fn front(&self, backend: &str, address: SocketAddr) -> Result<(Server, SocketAddr)> {
         let flag = backend.to_uppercase();
-        let program = Program::new(self.bin.join("sallyport-webhook"))
+        let program = on_servers_core(self.bin.join("sallyport-webhook"))
             .env("SALLYPORT_TLS_DIR", self.tls("webhook"))
             .env(format!("SALLYPORT_{flag}"), address.to_string())
             .env(format!("SALLYPORT_{flag}_NAME"), format!("sallyport-{backend}.sallyport.svc"));
@@ -139,7 +140,7 @@ impl Bench {
     async fn helper(&self, name: &'static str, flag: &str, service: &str) -> Result<(Server, SocketAddr)> {
         let [port] = free_ports::<1>()?;
         let address = SocketAddr::from(([127, 0, 0, 1], port));
-        let program = Program::new(std::env::current_exe()?)
+        let program = on_servers_core(std::env::current_exe()?)
             .arg(flag)
             .arg(address.to_string())
             .arg(self.tls(service).into_os_string());
@@ -153,7 +154,19 @@ impl Bench {
     }
 }
 
+/// A program that shares the servers' core with the others.
+fn on_servers_core(program: impl Into<std::ffi::OsString>) -> Program {
+    Program::new("taskset").arg("--cpu-list").arg("0").arg(program)
+}
+
 async fn figures(bin: &Path) -> Result<()> {
+    let pid = std::process::id().to_string();
+    let moved = std::process::Command::new("taskset")
+        .args(["--all-tasks", "--cpu-list", "--pid", "1", &pid])
+        .stdout(std::process::Stdio::null())
+        .status()
+        .context("taskset (of util-linux) is needed")?;
+    anyhow::ensure!(moved.success(), "a second core is needed for the load generator");
     let bench = Bench { bin: bin.canonicalize()?, directory: tempfile::tempdir()? };
     let [admin] = free_ports::<1>()?;
     let mut rotator = Program::new(bench.bin.join("sallyport-cert-rotator"))
