@@ -1,5 +1,6 @@
 //! One replica of a backend: its channel, its load, and whether it answers.
 
+use crate::coalesce::Coalesce;
 use crate::credentials::{CredentialsError, dns_name};
 use hyper_util::rt::TokioIo;
 use parking_lot::Mutex;
@@ -72,7 +73,7 @@ impl Endpoint {
                 let stream = tokio::time::timeout(limit, connecting)
                     .await
                     .map_err(|_| io::Error::new(io::ErrorKind::TimedOut, "connecting timed out"))??;
-                Ok::<_, io::Error>(TokioIo::new(stream))
+                Ok::<_, io::Error>(TokioIo::new(Coalesce::new(stream)))
             }
         });
         // tonic refuses https:// with a connector of one's own; TLS is the connector's business.

@@ -16,6 +16,7 @@
 pub mod balance;
 pub mod budget;
 pub mod certificate;
+mod coalesce;
 pub mod credentials;
 mod endpoint;
 mod guard;
