@@ -12,7 +12,7 @@ help: ## Say what there is
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 demo: ## Build, run the four services on loopback, send the sample pods through
-	cargo build --locked --release --bins
+	cargo build --locked $(addprefix -p sallyport-,webhook mutator validator cert-rotator cli)
 	tests/demo
 
 test: tools ## All tests below the cluster tier, against a real kube-apiserver
