@@ -11,7 +11,13 @@ use std::time::Duration;
 
 const KINDS: &str = "mutatingwebhookconfigurations,validatingwebhookconfigurations";
 
-async fn until(plane: &ControlPlane, what: &str, arguments: &[&str], stdin: &str, met: impl Fn(&str, &str) -> bool) {
+async fn until(
+    plane: &ControlPlane,
+    what: &str,
+    arguments: &[&str],
+    stdin: &str,
+    met: impl Fn(&str, &str) -> bool,
+) {
     let mut last = None;
     for _ in 0..200 {
         let output = plane.kubectl(arguments, Some(stdin)).await.unwrap();
@@ -43,7 +49,9 @@ async fn dev_registers_follows_edits_and_leaves_nothing_behind() {
         .start()
         .unwrap();
     let file = state.join("dev.json");
-    dev.wait_until("dev.json is there", Duration::from_secs(30), async || file.exists().then_some(())).await.unwrap();
+    dev.wait_until("dev.json is there", Duration::from_secs(30), async || file.exists().then_some(()))
+        .await
+        .unwrap();
     let told: Value = serde_json::from_slice(&std::fs::read(&file).unwrap()).unwrap();
     assert!(told["webhook"].as_str().unwrap().starts_with("https://127.0.0.1:"), "{told}");
     assert!(told["admin"]["webhook"].is_string() && told["caFile"].is_string(), "{told}");
@@ -54,10 +62,12 @@ async fn dev_registers_follows_edits_and_leaves_nothing_behind() {
 
     // A policy of another kind is dropped in: its door is registered and it is in force.
     std::fs::copy(recipe("deny-env"), policies.join("deny-env.yaml")).unwrap();
-    let denied = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "denied"}, "spec": {"containers": [
+    let denied =
+        json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "denied"}, "spec": {"containers": [
         {"name": "loud", "image": "i", "env": [{"name": "A", "value": "b"}]}]}})
-    .to_string();
-    until(&plane, "the pod is refused", &create, &denied, |_, err| err.contains("loud is using env vars")).await;
+        .to_string();
+    until(&plane, "the pod is refused", &create, &denied, |_, err| err.contains("loud is using env vars"))
+        .await;
 
     dev.terminate().unwrap();
     assert!(dev.wait_exit(Duration::from_secs(60)).await.unwrap().success(), "{}", dev.log_tail());
