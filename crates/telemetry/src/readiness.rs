@@ -9,7 +9,8 @@ use parking_lot::Mutex;
 
 /// The conditions of one service. Clones share them.
 ///
-/// Without any condition the service is ready: register all of them before serving.
+/// A service that has named no condition yet is still starting, which is not ready: probes may come before it
+/// knows what it waits for.
 #[derive(Clone, Debug, Default)]
 pub struct Readiness {
     conditions: Arc<Mutex<BTreeMap<&'static str, Arc<AtomicBool>>>>,
@@ -33,9 +34,12 @@ impl Readiness {
         self.missing().is_empty()
     }
 
-    /// The names of the conditions that are not met, in alphabetical order.
+    /// The names of the conditions that are not met, in alphabetical order; `start` as long as there is none.
     pub fn missing(&self) -> Vec<&'static str> {
         let conditions = self.conditions.lock();
+        if conditions.is_empty() {
+            return vec!["start"];
+        }
         conditions.iter().filter(|(_, met)| !met.load(Ordering::Acquire)).map(|(name, _)| *name).collect()
     }
 }
@@ -76,7 +80,7 @@ mod tests {
     fn ready_when_every_condition_is_met() {
         type Row = (&'static [(&'static str, Option<bool>)], &'static [&'static str]);
         let rows: [Row; 6] = [
-            (&[], &[]),
+            (&[], &["start"]),
             (&[("certificate", None)], &["certificate"]),
             (&[("certificate", Some(true))], &[]),
             (&[("certificate", Some(true)), ("backend", None)], &["backend"]),

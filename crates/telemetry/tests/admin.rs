@@ -49,6 +49,7 @@ async fn get(address: SocketAddr, path: &str) -> (u16, String, String) {
 async fn each_path_answers_what_it_is_for() {
     let mut admin = Admin::new("webhook");
     admin.page("/certificates", || "{\"leaf\":\"0a\"}".to_owned());
+    admin.readiness().condition("certificate").set(true);
     let running = serve(&admin).await;
     let rows = [
         ("/healthz", 200, "text/plain", Some("ok\n")),

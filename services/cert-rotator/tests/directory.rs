@@ -55,7 +55,7 @@ async fn certificates_are_made_mended_and_renewed_r_01_r_03() {
             run_with(config, &registry, &readiness, stopped).await.unwrap();
         }
     });
-    eventually("readiness", || !readiness.missing().contains(&"certificates")).await;
+    eventually("readiness", || readiness.ready()).await;
     let all_good = || Member::ALL.into_iter().all(|member| is_good(dir.path(), member));
     eventually("good certificates", all_good).await;
     let authority = fs::read(dir.path().join("ca/tls.crt")).unwrap();

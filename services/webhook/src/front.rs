@@ -113,7 +113,6 @@ impl Front {
             directory: args.tls_dir.display().to_string(),
             source,
         })?;
-        certificate.set(true);
         let metrics = Metrics::register(registry)?;
         let meters = CertificateMeters::register(registry, "webhook")?;
         meters.show(&credentials.status());
@@ -143,6 +142,8 @@ impl Front {
         let listen = |source| FrontError::Listen { address: args.listen, source };
         let listener = TcpListener::bind(args.listen).await.map_err(listen)?;
         let address = listener.local_addr().map_err(listen)?;
+        // Only now, with every condition named and connections queueing: a probe may come at any time.
+        certificate.set(true);
         let state = Arc::new(State {
             mutator,
             validator,
