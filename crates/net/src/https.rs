@@ -24,6 +24,9 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 use tower::Service;
 
+/// An h2 connection lives at least this long: GOAWAY before the first request would leave it no use.
+const LEAST_H2_AGE: Duration = Duration::from_secs(1);
+
 /// Limits of an HTTPS server.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
@@ -34,7 +37,7 @@ pub struct Options {
     pub idle: Duration,
     /// Time for a request's head, from its first byte.
     pub head: Duration,
-    /// After about this age (90 to 110 %) a connection is retired.
+    /// After about this age (90 to 110 %) a connection is retired; at once, and after every answer, if zero.
     pub age: Duration,
     /// At a shutdown, new connections are served at least this long: until
     /// every node has heard that the endpoint is going.
@@ -130,7 +133,7 @@ where
         tokio::select! {
             ended = &mut serving => ended,
             // GOAWAY: h2 clients finish what is in flight and know what was not taken.
-            () = retired(age, &shutdown) => {
+            () = retired(age.max(LEAST_H2_AGE), &shutdown) => {
                 serving.as_mut().graceful_shutdown();
                 // hyper would wait without end for a client that never begins or never reads.
                 tokio::time::timeout(options.idle, serving).await.unwrap_or(Ok(()))

@@ -148,6 +148,10 @@ pub struct Args {
     #[arg(long, env = "SALLYPORT_OWNER_CLUSTER_ROLE", value_name = "NAME")]
     pub owner_cluster_role: Option<String>,
 
+    /// `ServiceAccount` that owns the Secrets made here, so that they are collected with the release.
+    #[arg(long, env = "SALLYPORT_OWNER_SERVICE_ACCOUNT", value_name = "NAME")]
+    pub owner_service_account: Option<String>,
+
     /// Kubeconfig of the cluster. Default: the pod's `ServiceAccount`, or the usual places.
     #[arg(long, env = "SALLYPORT_KUBECONFIG", value_name = "FILE")]
     pub kubeconfig: Option<PathBuf>,
@@ -173,7 +177,9 @@ impl Args {
         let store = match (&self.store_dir, &client) {
             (Some(directory), _) => Store::Directory(DirectoryStore::new(directory.clone())),
             (None, Some(client)) => {
-                Store::Cluster(Box::new(ClusterStore::new(client.clone(), &namespace, self.secret_names())))
+                let owner = self.owner_service_account.clone();
+                let store = ClusterStore::new(client.clone(), &namespace, self.secret_names(), owner);
+                Store::Cluster(Box::new(store))
             }
             (None, None) => anyhow::bail!("either --store-dir or an API server is needed"),
         };
@@ -197,6 +203,7 @@ impl Args {
             ("--mutator-secret", Some(&self.mutator_secret)),
             ("--validator-secret", Some(&self.validator_secret)),
             ("--registration-configmap", self.registration_configmap.as_ref()),
+            ("--owner-service-account", self.owner_service_account.as_ref()),
         ] {
             value.map_or(Ok(()), |value| dns_subdomain(flag, value))?;
         }

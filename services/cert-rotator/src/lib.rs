@@ -14,6 +14,7 @@ mod arguments;
 mod backoff;
 pub mod issuance;
 pub mod metrics;
+mod owner;
 pub mod registration;
 mod rotator;
 pub mod state;

@@ -82,6 +82,9 @@ pub enum StoreError {
     /// The API server refused or failed.
     #[error(transparent)]
     Access(#[from] AccessError),
+    /// The owner of what is to be made is not there: the release is being removed, or not yet whole.
+    #[error("the ServiceAccount {0:?} that is to own the Secrets does not exist")]
+    OwnerAbsent(String),
     /// A file could not be read or written.
     #[error(transparent)]
     File(#[from] FileError),
@@ -125,7 +128,7 @@ impl Store {
     /// Writes `identity` into a place over the `entry` that was read there.
     pub async fn save(&self, slot: Slot, entry: &Entry, identity: &Identity) -> Result<Saved, StoreError> {
         match self {
-            Self::Cluster(store) => Ok(store.save(slot, entry, identity).await?),
+            Self::Cluster(store) => store.save(slot, entry, identity).await,
             Self::Directory(store) => store.save(slot, entry, identity).await,
         }
     }

@@ -76,6 +76,11 @@ pub struct Args {
     #[arg(long, env = "SALLYPORT_DEFAULT_TIMEOUT", default_value = "10s", value_parser = go_duration, value_name = "DURATION")]
     pub default_timeout: Duration,
 
+    /// After about this long a connection is retired, by "Connection: close" on its next answer, so that
+    /// replicas added later get their share. 0s: after each answer.
+    #[arg(long, env = "SALLYPORT_CONNECTION_LIFE", default_value = "60s", value_parser = go_duration, value_name = "DURATION")]
+    pub connection_life: Duration,
+
     /// After SIGTERM, how long new connections are served at least.
     #[arg(long, env = "SALLYPORT_DRAIN_LEAST", default_value = "5s", value_parser = go_duration, value_name = "DURATION")]
     pub drain_least: Duration,

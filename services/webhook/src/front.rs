@@ -160,6 +160,7 @@ impl Front {
         tokio::spawn(credentials.clone().watch(args.tls_reload, observe, shutdown.clone()));
         let options = Options {
             accept: AcceptLimits { connections: args.max_connections, ..AcceptLimits::default() },
+            age: args.connection_life,
             drain_least: args.drain_least,
             drain_most: args.drain_most,
             ..Options::default()

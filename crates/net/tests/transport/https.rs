@@ -201,6 +201,16 @@ async fn an_old_connection_is_retired_by_an_answer_and_not_before_c04() {
     assert!(idle.post("/").await.unwrap(), "not retired");
 }
 
+#[tokio::test]
+async fn with_no_age_every_answer_retires_its_connection() {
+    let server = Server::start(Options { age: Duration::ZERO, ..Options::default() }).await;
+    for _ in 0..3 {
+        let mut client = server.client().await.unwrap();
+        assert!(client.post("/").await.expect("closed without an answer"), "not retired");
+        client.closed().await;
+    }
+}
+
 /// hyper itself waits for the beginning of h2, and for unread answers, without any limit.
 #[tokio::test]
 async fn an_h2_client_that_is_silent_or_does_not_read_is_cut() {

@@ -15,9 +15,10 @@ use super::difference::{Difference, difference};
 use super::live::{Live, Objects, owner};
 use super::proof::{Unproven, prove};
 use crate::FIELD_MANAGER;
-use crate::access::{AccessError, Verb, call};
+use crate::access::AccessError;
 use crate::backoff::Backoff;
 use crate::metrics::Metrics;
+use crate::owner::uid;
 
 /// How soon to look again while the front is not proven or somebody else was faster.
 const SOON: Duration = Duration::from_secs(2);
@@ -285,13 +286,10 @@ impl Controller {
         }
     }
 
-    /// The owner, read live each time: a cached UID could be a former release's.
     async fn owner(&self) -> Result<Owner, AccessError> {
         let Some(name) = &self.owner_cluster_role else { return Ok(Owner::Unowned) };
         let roles: Api<ClusterRole> = Api::all(self.objects.client().clone());
-        let role = call(Verb::Get, "clusterroles", name, roles.get_metadata_opt(name)).await?;
-        let metadata = role.map(|role| role.metadata).filter(|m| m.deletion_timestamp.is_none());
-        Ok(match metadata.and_then(|metadata| metadata.uid) {
+        Ok(match uid(&roles, "clusterroles", name).await? {
             Some(uid) => {
                 Owner::Present(owner("rbac.authorization.k8s.io/v1", "ClusterRole", name, &uid), uid)
             }

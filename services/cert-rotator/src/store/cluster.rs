@@ -3,17 +3,18 @@
 use std::collections::BTreeMap;
 
 use k8s_openapi::ByteString;
-use k8s_openapi::api::core::v1::Secret;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use k8s_openapi::api::core::v1::{Secret, ServiceAccount};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use kube::api::{Patch, PatchParams, PostParams};
 use kube::{Api, Client};
 use sallyport_pki::names::Member;
 use sallyport_pki::{Identity, Stored};
 use serde_json::json;
 
-use super::{Entry, Saved, Slot};
+use super::{Entry, Saved, Slot, StoreError};
 use crate::FIELD_MANAGER;
 use crate::access::{AccessError, Verb, call};
+use crate::owner::uid;
 
 /// The type of every Secret that is made here.
 const TYPE: &str = "kubernetes.io/tls";
@@ -48,6 +49,7 @@ impl SecretNames {
 pub struct ClusterStore {
     secrets: Api<Secret>,
     names: SecretNames,
+    owner: Option<(Api<ServiceAccount>, String)>,
 }
 
 impl std::fmt::Debug for ClusterStore {
@@ -57,9 +59,11 @@ impl std::fmt::Debug for ClusterStore {
 }
 
 impl ClusterStore {
-    /// A store in `namespace`.
-    pub fn new(client: Client, namespace: &str, names: SecretNames) -> Self {
-        Self { secrets: Api::namespaced(client, namespace), names }
+    /// A store in `namespace`. Secrets that are made there belong to the `ServiceAccount` named `owner`, if one
+    /// is given; those that somebody else made are theirs, and stay.
+    pub fn new(client: Client, namespace: &str, names: SecretNames, owner: Option<String>) -> Self {
+        let owner = owner.map(|name| (Api::namespaced(client.clone(), namespace), name));
+        Self { secrets: Api::namespaced(client, namespace), names, owner }
     }
 
     /// The names of the Secrets.
@@ -90,7 +94,7 @@ impl ClusterStore {
         slot: Slot,
         entry: &Entry,
         identity: &Identity,
-    ) -> Result<Saved, AccessError> {
+    ) -> Result<Saved, StoreError> {
         let name = self.names.of(slot);
         let mut ours = Stored::default();
         identity.store(&mut ours);
@@ -102,6 +106,7 @@ impl ClusterStore {
                     metadata: ObjectMeta {
                         name: Some(name.to_owned()),
                         labels: Some(labels()),
+                        owner_references: self.owner_references().await?,
                         ..ObjectMeta::default()
                     },
                     type_: Some(TYPE.to_owned()),
@@ -124,8 +129,21 @@ impl ClusterStore {
         match written {
             Ok(_) => Ok(Saved::Done),
             Err(error) if error.is_overtaken() => Ok(Saved::Overtaken),
-            Err(error) => Err(error),
+            Err(error) => Err(error.into()),
         }
+    }
+
+    async fn owner_references(&self) -> Result<Option<Vec<OwnerReference>>, StoreError> {
+        let Some((accounts, name)) = &self.owner else { return Ok(None) };
+        let uid = uid(accounts, "serviceaccounts", name).await?;
+        let uid = uid.ok_or_else(|| StoreError::OwnerAbsent(name.clone()))?;
+        Ok(Some(vec![OwnerReference {
+            api_version: "v1".to_owned(),
+            kind: "ServiceAccount".to_owned(),
+            name: name.clone(),
+            uid,
+            ..OwnerReference::default()
+        }]))
     }
 }
 

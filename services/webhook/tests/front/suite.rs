@@ -60,6 +60,7 @@ pub fn arguments(directory: &Path, mutator: SocketAddr, validator: SocketAddr) -
         max_reviews_in_flight: 1024,
         max_connections: 4096,
         default_timeout: Duration::from_secs(10),
+        connection_life: Duration::from_secs(60),
         drain_least: Duration::from_millis(300),
         drain_most: Duration::from_secs(10),
         telemetry: TelemetryArgs::default(),
