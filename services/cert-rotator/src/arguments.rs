@@ -152,6 +152,11 @@ pub struct Args {
     #[arg(long, env = "SALLYPORT_OWNER_SERVICE_ACCOUNT", value_name = "NAME")]
     pub owner_service_account: Option<String>,
 
+    /// Write nothing: wait at most a minute until certificates, fronts and registration are as they should be,
+    /// and fail with what is not.
+    #[arg(long)]
+    pub check: bool,
+
     /// Kubeconfig of the cluster. Default: the pod's `ServiceAccount`, or the usual places.
     #[arg(long, env = "SALLYPORT_KUBECONFIG", value_name = "FILE")]
     pub kubeconfig: Option<PathBuf>,

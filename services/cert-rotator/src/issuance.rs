@@ -80,6 +80,16 @@ pub async fn settle(
     Err(IssuanceError::Unsettled)
 }
 
+/// What is stored, if no step is due; the step that is due otherwise. Writes nothing.
+pub async fn inspect(
+    store: &Store,
+    policy: &Policy,
+    now: SystemTime,
+) -> Result<Result<Bundle, Step>, IssuanceError> {
+    let observed = observe(&store.load().await?);
+    Ok(state::next(&observed, &policy.wanted, now).map_or(Ok(observed.authority.bundle), Err))
+}
+
 fn observe(entries: &BTreeMap<Slot, Entry>) -> Observed {
     let mut observed =
         Observed { authority: Identity::from_stored(&Stored::default()), members: BTreeMap::new() };

@@ -24,6 +24,7 @@ mod watches;
 use std::future::Future;
 use std::path::Path;
 use std::pin::pin;
+use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 use kube::Client;
@@ -36,8 +37,18 @@ pub use rotator::{Config, Registration};
 /// The name under which everything is written to the API server.
 pub const FIELD_MANAGER: &str = "sallyport-cert-rotator";
 
-/// Runs as a process of its own, until SIGTERM or SIGINT.
+/// How long a check waits for what is not as it should be to become so.
+const CHECK_PATIENCE: Duration = Duration::from_secs(60);
+/// How often it looks meanwhile.
+const CHECK_INTERVAL: Duration = Duration::from_secs(2);
+
+/// Runs as a process of its own, until SIGTERM or SIGINT; with `--check`, until everything is as it should be.
 pub async fn run(args: Args) -> anyhow::Result<()> {
+    if args.check {
+        check(&args.into_config().await?, CHECK_PATIENCE).await?;
+        println!("certificates and registration are as they should be");
+        return Ok(());
+    }
     let telemetry = sallyport_telemetry::start("cert-rotator", &args.telemetry)?;
     telemetry.serve_admin().await?;
     let config = args.into_config().await?;
@@ -57,6 +68,25 @@ pub async fn run_with(
     let certificates = readiness.condition("certificates");
     rotator::run(config, metrics, certificates, pin!(shutdown)).await;
     Ok(())
+}
+
+/// Looks whether certificates, fronts and registration are as they should be, again and again for `patience`.
+/// Writes nothing.
+///
+/// # Errors
+/// What is not as it should be in the end.
+pub async fn check(config: &Config, patience: Duration) -> anyhow::Result<()> {
+    let metrics = metrics::Metrics::register(&Registry::new()).context("failed to register metrics")?;
+    let begun = Instant::now();
+    loop {
+        let faults = rotator::inspect(config, &metrics).await;
+        match faults {
+            Ok(faults) if faults.is_empty() => return Ok(()),
+            Err(error) if begun.elapsed() >= patience => return Err(error),
+            Ok(faults) if begun.elapsed() >= patience => anyhow::bail!("{}", faults.join("; ")),
+            _ => tokio::time::sleep(CHECK_INTERVAL).await,
+        }
+    }
 }
 
 /// A client of the API server: of `kubeconfig` if one is given, else as the environment says. It does not try

@@ -40,6 +40,33 @@ pub struct Config {
     pub registration: Option<Registration>,
 }
 
+impl Config {
+    /// What keeps the registration, if there is one.
+    fn controller(&self, metrics: &Metrics) -> Option<Controller> {
+        let registration = self.registration.as_ref()?;
+        Some(Controller::new(
+            Objects::new(registration.client.clone(), &self.namespace),
+            registration.source.clone(),
+            &self.namespace,
+            registration.owner_cluster_role.clone(),
+            metrics.clone(),
+        ))
+    }
+}
+
+/// Looks at everything and writes nothing: what is not as it should be, a line each.
+pub(crate) async fn inspect(config: &Config, metrics: &Metrics) -> anyhow::Result<Vec<String>> {
+    let now = SystemTime::now();
+    let bundle = match issuance::inspect(&config.store, &config.policy, now).await? {
+        Ok(bundle) => bundle,
+        Err(step) => return Ok(vec![step.to_string()]),
+    };
+    match config.controller(metrics) {
+        Some(controller) => Ok(controller.inspect(&bundle, now).await?),
+        None => Ok(Vec::new()),
+    }
+}
+
 /// A registration that is kept.
 pub struct Registration {
     /// The cluster.
@@ -78,15 +105,7 @@ pub(crate) async fn run(
     mut shutdown: Pin<&mut impl Future<Output = ()>>,
 ) {
     let wake = Arc::new(Notify::new());
-    let controller = config.registration.as_ref().map(|registration| {
-        Controller::new(
-            Objects::new(registration.client.clone(), &config.namespace),
-            registration.source.clone(),
-            &config.namespace,
-            registration.owner_cluster_role.clone(),
-            metrics.clone(),
-        )
-    });
+    let controller = config.controller(&metrics);
     let client = match (&config.registration, &config.store) {
         (Some(registration), _) => Some(registration.client.clone()),
         (None, Store::Cluster(store)) => Some(store.client()),

@@ -8,6 +8,7 @@
 //! an authority that is replaced stays in the bundle until its time is over.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::time::SystemTime;
 
 use sallyport_pki::names::Member;
@@ -61,6 +62,21 @@ pub enum Step {
         /// To whom.
         member: Member,
     },
+}
+
+impl fmt::Display for Step {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::ReplaceAuthority { defect, .. } => write!(f, "the authority is to be replaced: {defect}"),
+            Self::PublishBundle { .. } => f.write_str("the trust bundle is to be stored anew"),
+            Self::IssueLeaf { member, defect } => {
+                write!(f, "the certificate of the {} is to be issued: {defect}", member.word())
+            }
+            Self::DistributeBundle { member } => {
+                write!(f, "the {} is to be given the trust bundle", member.word())
+            }
+        }
+    }
 }
 
 impl Step {

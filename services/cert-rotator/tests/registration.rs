@@ -19,7 +19,7 @@ use kube::{Api, Client};
 use prometheus::Registry;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
-use sallyport_cert_rotator::{Args, connect, run_with};
+use sallyport_cert_rotator::{Args, Config, check as check_suite, connect, run_with};
 use sallyport_pki::names::{Extras, Member, Suite};
 use sallyport_pki::{Identity, Renewal, Stored, check};
 use sallyport_telemetry::Readiness;
@@ -116,12 +116,22 @@ impl Cluster {
         .await;
     }
 
-    async fn rotator(&self, flags: &[&str]) -> Rotator {
+    async fn config(&self, flags: &[&str]) -> Config {
         let kubeconfig = self.control_plane.kubeconfig().to_str().unwrap().to_owned();
         let common = ["sallyport-cert-rotator", "--kubeconfig", &kubeconfig, "--namespace", NAMESPACE];
         let args =
             Args::try_parse_from(common.iter().chain(&["--extra-addresses", "127.0.0.1"]).chain(flags));
-        let config = args.unwrap().into_config().await.unwrap();
+        args.unwrap().into_config().await.unwrap()
+    }
+
+    /// What a check finds wrong, at once.
+    async fn faults(&self, flags: &[&str]) -> String {
+        let checked = check_suite(&self.config(flags).await, Duration::ZERO).await;
+        checked.err().map(|error| error.to_string()).unwrap_or_default()
+    }
+
+    async fn rotator(&self, flags: &[&str]) -> Rotator {
+        let config = self.config(flags).await;
         let (registry, readiness, (stop, stopped)) =
             (Registry::new(), Readiness::new(), oneshot::channel::<()>());
         let task = tokio::spawn({
@@ -397,9 +407,14 @@ async fn a_registration_by_service_with_an_owner() {
         "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": {"name": "sallyport"},
     });
     cluster.kubectl(&["create", "serviceaccount", "default", "-n", NAMESPACE], None).await;
-    let rotator = cluster
-        .rotator(&["--registration-configmap", "registration", "--owner-cluster-role", "sallyport"])
-        .await;
+    let flags = ["--registration-configmap", "registration", "--owner-cluster-role", "sallyport"];
+    assert_eq!(
+        cluster.faults(&flags).await,
+        "the authority is to be replaced: nothing is stored",
+        "the check of a cluster without anything"
+    );
+    assert!(cluster.versions().await.is_empty(), "a check writes nothing");
+    let rotator = cluster.rotator(&flags).await;
     let identity = eventually("the front's certificate", || cluster.identity("sallyport-webhook-tls")).await;
     let Front { address, .. } = front(&identity).await;
     let service = json!({
@@ -421,12 +436,16 @@ async fn a_registration_by_service_with_an_owner() {
     assert_eq!(cluster.get("service", "sallyport-webhook").await, None);
 
     // With it, the Service; but no configuration while no pod is ready.
+    assert!(cluster.faults(&flags).await.contains("the ClusterRole that is to own"));
     cluster.apply(&role).await;
     let role_uid = cluster.get("clusterrole", "sallyport").await.unwrap()["metadata"]["uid"].clone();
     let service = eventually("the Service", || cluster.get("service", "sallyport-webhook")).await;
     assert_eq!(service["metadata"]["ownerReferences"][0]["uid"], role_uid);
     let get = || cluster.get("mutatingwebhookconfiguration", "sallyport");
     assert_eq!(get().await, None);
+    let faults = cluster.faults(&flags).await;
+    assert!(faults.contains("MutatingWebhookConfiguration sallyport does not exist"), "{faults}");
+    assert!(faults.contains("has no ready pod"), "{faults}");
     cluster
         .apply(&json!({
             "apiVersion": "v1", "kind": "Pod",
@@ -455,6 +474,7 @@ async fn a_registration_by_service_with_an_owner() {
         (uids == [uid.clone()]).then_some(())
     };
     eventually("the Service's owner", owners).await;
+    assert_eq!(cluster.faults(&flags).await, "", "the check of a cluster where all is well");
 
     // A new release under the same name: made anew, never edited.
     cluster.kubectl(&["delete", "clusterrole", "sallyport"], None).await;

@@ -10,7 +10,7 @@ use sallyport_pki::Bundle;
 use serde_json::Value;
 use tracing::{info, warn};
 
-use super::description::{Described, Description, DescriptionError, Kind, Source};
+use super::description::{Described, Description, DescriptionError, Kind, Source, Target};
 use super::difference::{Difference, difference};
 use super::live::{Live, Objects, owner};
 use super::proof::{Unproven, prove};
@@ -22,6 +22,10 @@ use crate::owner::uid;
 
 /// How soon to look again while the front is not proven or somebody else was faster.
 const SOON: Duration = Duration::from_secs(2);
+
+/// How long a front behind a Service has to be proven before it is first registered. The proof is of its pods;
+/// until kube-proxy has heard of them on the nodes of the API servers, the Service refuses connections.
+const ROUTABLE: Duration = Duration::from_secs(5);
 
 /// Why a round failed.
 #[derive(Debug, thiserror::Error)]
@@ -53,6 +57,8 @@ pub struct Controller {
     repairs: BTreeMap<(Kind, String), Repair>,
     /// Why the front was last not proven, so that a long wait is one line in the log.
     last_reason: Option<String>,
+    /// Since when each configuration that does not exist yet could be registered, but for [`ROUTABLE`].
+    proven: BTreeMap<Kind, Instant>,
 }
 
 impl std::fmt::Debug for Controller {
@@ -110,6 +116,7 @@ impl Controller {
             metrics,
             repairs: BTreeMap::new(),
             last_reason: None,
+            proven: BTreeMap::new(),
         }
     }
 
@@ -145,13 +152,44 @@ impl Controller {
         Ok(())
     }
 
+    /// What is not as described, a line each; none when everything is. Writes nothing.
+    pub async fn inspect(&self, bundle: &Bundle, now: SystemTime) -> Result<Vec<String>, RegistrationError> {
+        let description = self.source.read(self.objects.client(), &self.namespace).await?;
+        let absent = || vec!["the ClusterRole that is to own the registration does not exist".to_owned()];
+        let owners = match self.owner().await? {
+            Owner::Unowned => Vec::new(),
+            Owner::Present(owner, _) => vec![owner],
+            Owner::Absent => return Ok(absent()),
+        };
+        let Some(service_owners) = self.service_owners(&description).await? else { return Ok(absent()) };
+        let mut faults = Vec::new();
+        for described in description.service.iter().chain(&description.configurations) {
+            let (kind, name) = (described.kind, &described.name);
+            let live = self.objects.get(kind, name).await?;
+            let owners = if kind == Kind::Service { &service_owners } else { &owners };
+            let wanted = described.complete(bundle, owners);
+            let fault = match live {
+                Some(live) if described.is_wanted() => match difference(&wanted, &live.object, FIELD_MANAGER)
+                {
+                    Difference::None => None,
+                    Difference::Bundle => Some("has another caBundle"),
+                    Difference::Fields => Some("is not as described"),
+                },
+                None if described.is_wanted() => Some("does not exist"),
+                Some(live) if live.is_ours() => Some("is there, though it has no entries"),
+                _ => None,
+            };
+            faults.extend(fault.map(|fault| format!("the {} {name} {fault}", kind.kind())));
+            if let Err(reason) = prove(self.objects.client(), &described.targets, bundle, now).await {
+                faults.push(chain(&reason));
+            }
+        }
+        Ok(faults)
+    }
+
     /// The Service is owned by the configurations, so that it is collected after them; until there is one, by
-    /// what owns them.
-    async fn keep_service(
-        &mut self,
-        described: &Described,
-        description: &Description,
-    ) -> Result<Option<Duration>, AccessError> {
+    /// what owns them. `None` if that is absent.
+    async fn service_owners(&self, description: &Description) -> Result<Option<Vec<Value>>, AccessError> {
         let mut owners = Vec::new();
         for configuration in description.configurations.iter().filter(|c| c.is_wanted()) {
             if let Some(live) = self.objects.get(configuration.kind, &configuration.name).await? {
@@ -165,6 +203,15 @@ impl Controller {
                 Owner::Absent => return Ok(None),
             }
         }
+        Ok(Some(owners))
+    }
+
+    async fn keep_service(
+        &mut self,
+        described: &Described,
+        description: &Description,
+    ) -> Result<Option<Duration>, AccessError> {
+        let Some(owners) = self.service_owners(description).await? else { return Ok(None) };
         let wanted = described.complete(&Bundle::empty(), &owners);
         let live = self.objects.get(described.kind, &described.name).await?;
         let differs = live
@@ -229,11 +276,20 @@ impl Controller {
             Difference::Bundle => {}
             Difference::Fields => {
                 if let Err(reason) = prove(self.objects.client(), &described.targets, bundle, now).await {
+                    self.proven.remove(&kind);
                     if let Unproven::Access(error) = reason {
                         return Err(error);
                     }
                     self.unproven(name, chain(&reason));
                     return Ok(Some(SOON));
+                }
+                if live.is_none() && described.targets.iter().any(Target::is_service) {
+                    let since = *self.proven.entry(kind).or_insert_with(Instant::now);
+                    let remaining = ROUTABLE.saturating_sub(since.elapsed());
+                    if !remaining.is_zero() {
+                        self.unproven(name, "its Service may not be known on every node yet".to_owned());
+                        return Ok(Some(remaining));
+                    }
                 }
             }
         }
@@ -264,6 +320,7 @@ impl Controller {
         match self.objects.apply(kind, name, wanted, over).await {
             Ok(live) => {
                 self.last_reason = None;
+                self.proven.remove(&kind);
                 let good = difference(wanted, &live.object, FIELD_MANAGER) == Difference::None;
                 let repair = self.repairs.entry((kind, described.name.clone())).or_default();
                 repair.note(fingerprint, Instant::now());

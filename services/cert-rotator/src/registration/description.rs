@@ -135,6 +135,13 @@ pub enum Target {
     },
 }
 
+impl Target {
+    /// Whether it is a Service of the cluster.
+    pub fn is_service(&self) -> bool {
+        matches!(self, Self::Service { .. })
+    }
+}
+
 impl std::fmt::Display for Target {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
