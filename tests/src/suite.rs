@@ -76,6 +76,8 @@ pub struct Suite {
     pub validator: Service,
     /// The rotator, once registered.
     pub rotator: Process,
+    /// Base URL of its admin endpoint.
+    pub rotator_admin: String,
     directory: TempDir,
 }
 
@@ -93,7 +95,8 @@ impl Suite {
         let tls = directory.path().join("tls");
         let [admin] = free_ports::<1>()?;
         let mut rotator = rotator(&tls, admin)?.start()?;
-        rotator.wait_ready(&format!("http://127.0.0.1:{admin}"), START).await?;
+        let rotator_admin = format!("http://127.0.0.1:{admin}");
+        rotator.wait_ready(&rotator_admin, START).await?;
 
         let mut mutators = Vec::new();
         for _ in 0..options.mutators {
@@ -119,7 +122,7 @@ impl Suite {
         for front in &mut fronts {
             front.ready().await?;
         }
-        Ok(Self { fronts, mutators, validator, rotator, directory })
+        Ok(Self { fronts, mutators, validator, rotator, rotator_admin, directory })
     }
 
     /// Directory with one sub-directory of certificates a service.
@@ -153,6 +156,7 @@ impl Suite {
             .env("SALLYPORT_REGISTRATION_FILE", &file)
             .env("SALLYPORT_KUBECONFIG", plane.kubeconfig())
             .start()?;
+        self.rotator_admin = format!("http://127.0.0.1:{admin}");
         for side in ["mutate", "validate"] {
             if !entries.iter().any(|entry| entry.side == side) {
                 continue;

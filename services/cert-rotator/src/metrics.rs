@@ -68,6 +68,9 @@ impl Metrics {
         for phase in ["authority", "leaf", "bundle"] {
             metrics.rotations.with_label_values(&[phase]).reset();
         }
+        for task in ["certificates", "registration"] {
+            metrics.failures.with_label_values(&[task]).reset();
+        }
         Ok(metrics)
     }
 
@@ -81,6 +84,8 @@ impl Metrics {
     }
 
     pub(crate) fn in_sync(&self, configuration: &str, in_sync: bool) {
+        // There from the start, so that the first write is seen to increase it.
+        let _ = self.writes.with_label_values(&[configuration]);
         self.in_sync.with_label_values(&[configuration]).set(i64::from(in_sync));
     }
 
