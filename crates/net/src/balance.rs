@@ -31,6 +31,10 @@ pub struct Target {
     /// Service's absolute name (`name.namespace.svc.cluster.local.`) stands for
     /// all its replicas.
     pub hosts: Vec<String>,
+    /// `host:port` that leads to any replica, for as long as none of `hosts` answers; may be empty. Meant for
+    /// a Service with an address: cluster DNS remembers for 30 s that a headless Service had no pods, or had
+    /// others, while the address leads to a new pod as soon as it is ready.
+    pub fallback: Vec<String>,
     /// The name that its certificates must be valid for.
     pub server_name: String,
 }
@@ -59,13 +63,27 @@ const MOST_SAVED: i64 = 10_000;
 /// A replica that answered with a failure of its own counts as this slow.
 const PENALTY: Duration = Duration::from_secs(5);
 
+/// Where a backend may be called.
+#[derive(Debug, Default)]
+struct Known {
+    replicas: Vec<Arc<Endpoint>>,
+    /// Carries no share of the load: called when no replica answers.
+    fallback: Vec<Arc<Endpoint>>,
+}
+
+impl Known {
+    fn contains(&self, endpoint: &Arc<Endpoint>) -> bool {
+        self.replicas.iter().chain(&self.fallback).any(|known| Arc::ptr_eq(known, endpoint))
+    }
+}
+
 /// Calls a backend's replicas.
 #[derive(Debug)]
 pub struct Balancer {
     target: Target,
     options: BalancerOptions,
     tls: Arc<ClientConfig>,
-    endpoints: ArcSwap<Vec<Arc<Endpoint>>>,
+    known: ArcSwap<Known>,
     /// Tenths of retries saved up.
     retries: AtomicI64,
     reached: AtomicBool,
@@ -87,7 +105,7 @@ impl Balancer {
             target,
             options,
             tls: credentials.client_config()?,
-            endpoints: ArcSwap::default(),
+            known: ArcSwap::default(),
             retries: AtomicI64::new(MOST_SAVED),
             reached: AtomicBool::new(false),
             reached_now: Notify::new(),
@@ -96,8 +114,8 @@ impl Balancer {
 
     /// Replicas known now, and how many of them answer.
     pub fn replicas(&self) -> (usize, usize) {
-        let endpoints = self.endpoints.load();
-        (endpoints.len(), endpoints.iter().filter(|endpoint| !endpoint.is_down()).count())
+        let known = self.known.load();
+        (known.replicas.len(), known.replicas.iter().filter(|endpoint| !endpoint.is_down()).count())
     }
 
     /// Waits until a replica has answered once since start.
@@ -115,50 +133,65 @@ impl Balancer {
     pub async fn run(self: Arc<Self>) {
         let mut failing = false;
         loop {
-            match resolve(&self.target.hosts).await {
-                Ok(addresses) if !addresses.is_empty() => {
-                    failing = false;
-                    self.replace(&addresses);
-                }
-                // The last good set stays: deaths are found by calls, not by DNS.
-                Ok(_) => {}
-                Err(error) => {
-                    if !std::mem::replace(&mut failing, true) {
-                        tracing::warn!(hosts = ?self.target.hosts, %error, "failed to look up a backend");
-                    }
+            let (replicas, fallback) =
+                tokio::join!(resolve(&self.target.hosts), resolve(&self.target.fallback));
+            let error = [&replicas, &fallback].into_iter().find_map(|found| found.as_ref().err());
+            if let Some(error) = error
+                && !failing
+            {
+                tracing::warn!(hosts = ?self.target.hosts, %error, "failed to look up a backend");
+            }
+            failing = error.is_some();
+            let current = self.known.load_full();
+            let next = Known {
+                replicas: self.endpoints(&current.replicas, replicas),
+                fallback: self.endpoints(&current.fallback, fallback),
+            };
+            if !same(&next.replicas, &current.replicas) {
+                let replicas: Vec<_> = next.replicas.iter().map(|endpoint| endpoint.address).collect();
+                tracing::info!(backend = %self.target.server_name, ?replicas, "backend replicas");
+            }
+            let is_empty = next.replicas.is_empty();
+            let next = Arc::new(next);
+            self.known.store(next.clone());
+            for endpoint in next.replicas.iter().chain(&next.fallback) {
+                if !current.contains(endpoint) {
+                    tokio::spawn(self.clone().probe(endpoint.clone()));
                 }
             }
             // Until there is one, look more often: a Service may be seconds old.
-            let wait =
-                if self.endpoints.load().is_empty() { self.options.probe * 5 } else { self.options.resolve };
+            let wait = if is_empty { self.options.probe * 5 } else { self.options.resolve };
             tokio::time::sleep(wait.min(self.options.resolve)).await;
         }
     }
 
-    fn replace(self: &Arc<Self>, addresses: &[std::net::SocketAddr]) {
-        let current = self.endpoints.load_full();
-        if current.iter().map(|endpoint| endpoint.address).eq(addresses.iter().copied()) {
-            return;
+    /// The endpoints at the addresses that were found, known ones as they are. When nothing was found the last
+    /// good set stays: deaths are found by calls, not by DNS.
+    fn endpoints(
+        &self,
+        current: &[Arc<Endpoint>],
+        found: std::io::Result<Vec<std::net::SocketAddr>>,
+    ) -> Vec<Arc<Endpoint>> {
+        let addresses = found.unwrap_or_default();
+        if addresses.is_empty() {
+            return current.to_vec();
         }
         let mut next = Vec::with_capacity(addresses.len());
         for address in addresses {
-            if let Some(known) = current.iter().find(|endpoint| endpoint.address == *address) {
+            if let Some(known) = current.iter().find(|endpoint| endpoint.address == address) {
                 next.push(known.clone());
                 continue;
             }
-            match Endpoint::new(*address, &self.target.server_name, self.tls.clone()) {
+            match Endpoint::new(address, &self.target.server_name, self.tls.clone()) {
                 Ok(endpoint) => {
-                    let endpoint = Arc::new(endpoint);
                     // Takes no call before its first handshake, unless there is nobody else.
                     endpoint.mark_down();
-                    tokio::spawn(self.clone().probe(endpoint.clone()));
-                    next.push(endpoint);
+                    next.push(Arc::new(endpoint));
                 }
                 Err(error) => tracing::error!(%error, "failed to prepare a backend's endpoint"),
             }
         }
-        tracing::info!(backend = %self.target.server_name, replicas = ?addresses, "backend replicas");
-        self.endpoints.store(Arc::new(next));
+        next
     }
 
     /// Asks a replica's health until it answers or is no longer ours.
@@ -182,7 +215,7 @@ impl Balancer {
             }
             tokio::time::sleep(wait).await;
             wait = (wait * 2).min(Duration::from_secs(1));
-            if !self.endpoints.load().iter().any(|known| Arc::ptr_eq(known, &endpoint)) {
+            if !self.known.load().contains(&endpoint) {
                 return;
             }
         }
@@ -194,17 +227,21 @@ impl Balancer {
         }
     }
 
-    /// Picks the less loaded of two random replicas that answer, other than
-    /// `but`; any other when none answers.
+    /// Picks the less loaded of two random replicas that answer, other than `but`; when none does, the fallback,
+    /// and when that does not either, any.
     fn pick(&self, but: Option<&Arc<Endpoint>>) -> Option<Arc<Endpoint>> {
-        let endpoints = self.endpoints.load();
+        let known = self.known.load();
         let other = |endpoint: &&Arc<Endpoint>| but.is_none_or(|but| !Arc::ptr_eq(endpoint, but));
-        let up: Vec<&Arc<Endpoint>> =
-            endpoints.iter().filter(other).filter(|endpoint| !endpoint.is_down()).collect();
+        let is_up = |endpoint: &&Arc<Endpoint>| !endpoint.is_down();
+        let up: Vec<&Arc<Endpoint>> = known.replicas.iter().filter(other).filter(is_up).collect();
         match up.as_slice() {
             [] => {
-                let any: Vec<&Arc<Endpoint>> = endpoints.iter().filter(other).collect();
-                fastrand::choice(any).cloned()
+                let fallback = known.fallback.iter().filter(other).find(is_up);
+                fallback.cloned().or_else(|| {
+                    let any: Vec<&Arc<Endpoint>> =
+                        known.replicas.iter().chain(&known.fallback).filter(other).collect();
+                    fastrand::choice(any).cloned()
+                })
             }
             [one] => Some((*one).clone()),
             several => {
@@ -297,6 +334,10 @@ impl Balancer {
         });
         spent.is_ok()
     }
+}
+
+fn same(one: &[Arc<Endpoint>], other: &[Arc<Endpoint>]) -> bool {
+    one.len() == other.len() && one.iter().zip(other).all(|(one, other)| Arc::ptr_eq(one, other))
 }
 
 /// A status that tonic's own client made from `grpc-timeout`, perhaps a moment before our

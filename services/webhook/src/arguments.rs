@@ -36,6 +36,11 @@ pub struct Args {
     )]
     pub mutator: Vec<String>,
 
+    /// host:port that leads to any mutator, called as long as none of --mutator answers: a Service with an
+    /// address. Cluster DNS may remember for 30 s that the headless one had no pods, or had others.
+    #[arg(long, env = "SALLYPORT_MUTATOR_FALLBACK", value_delimiter = ',', value_name = "HOST:PORT")]
+    pub mutator_fallback: Vec<String>,
+
     /// Name that the mutator's certificate must be valid for [default: the host of --mutator].
     #[arg(long, env = "SALLYPORT_MUTATOR_NAME", value_name = "NAME")]
     pub mutator_name: Option<String>,
@@ -43,6 +48,10 @@ pub struct Args {
     /// host:port of the validator; see --mutator.
     #[arg(long, env = "SALLYPORT_VALIDATOR", value_delimiter = ',', value_name = "HOST:PORT")]
     pub validator: Vec<String>,
+
+    /// host:port that leads to any validator; see --mutator-fallback.
+    #[arg(long, env = "SALLYPORT_VALIDATOR_FALLBACK", value_delimiter = ',', value_name = "HOST:PORT")]
+    pub validator_fallback: Vec<String>,
 
     /// Name that the validator's certificate must be valid for [default: the host of --validator].
     #[arg(long, env = "SALLYPORT_VALIDATOR_NAME", value_name = "NAME")]

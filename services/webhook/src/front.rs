@@ -117,11 +117,15 @@ impl Front {
         let meters = CertificateMeters::register(registry, "webhook")?;
         meters.show(&credentials.status());
         let options = BalancerOptions { resolve: args.resolve, ..BalancerOptions::default() };
-        let connect = |flag: &'static str, hosts: &[String], name: Option<&String>| {
+        let connect = |flag: &'static str, hosts: &[String], fallback: &[String], name: Option<&String>| {
             if hosts.is_empty() {
                 return Ok(None);
             }
-            let target = Target { hosts: hosts.to_vec(), server_name: server_name(flag, hosts, name)? };
+            let target = Target {
+                hosts: hosts.to_vec(),
+                fallback: fallback.to_vec(),
+                server_name: server_name(flag, hosts, name)?,
+            };
             let balancer = Balancer::new(target, &credentials, options)
                 .map_err(|source| FrontError::Backend { flag: flag.to_owned(), source })?;
             // Ready once a backend was reached; losing it later shows as 503, never as
@@ -137,8 +141,9 @@ impl Front {
             });
             Ok::<_, FrontError>(Some(balancer))
         };
-        let mutator = connect("mutator", &args.mutator, args.mutator_name.as_ref())?;
-        let validator = connect("validator", &args.validator, args.validator_name.as_ref())?;
+        let mutator = connect("mutator", &args.mutator, &args.mutator_fallback, args.mutator_name.as_ref())?;
+        let validator =
+            connect("validator", &args.validator, &args.validator_fallback, args.validator_name.as_ref())?;
         let listen = |source| FrontError::Listen { address: args.listen, source };
         let listener = TcpListener::bind(args.listen).await.map_err(listen)?;
         let address = listener.local_addr().map_err(listen)?;

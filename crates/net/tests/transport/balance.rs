@@ -112,11 +112,36 @@ async fn the_only_replica_is_reached_again_within_two_seconds() {
     }
 }
 
+/// Cluster DNS remembers for a while that a headless Service had no pods, or had others.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_fallback_serves_while_no_replica_is_known_and_takes_no_share_afterwards() {
+    let ca = Ca::new();
+    let fallback = Replica::start(&ca, allow(Duration::ZERO)).await;
+    let front = Front::with_fallback(&ca, vec!["name.invalid:1".into()], vec![fallback.address.to_string()]);
+    tokio::time::timeout(PATIENCE, front.balancer.reached()).await.expect("the fallback is not reached");
+    assert_eq!(front.balancer.replicas(), (0, 0), "it is no replica");
+    assert_eq!(front.load(50, 4).await.len(), 0);
+    assert_eq!(fallback.calls(), 50);
+
+    let (mut replicas, addresses) = replicas(&ca, [Duration::ZERO]).await;
+    let hosts = vec![addresses[0].to_string()];
+    let front = Front::with_fallback(&ca, hosts, vec![fallback.address.to_string()]);
+    eventually("the replica answers", || front.balancer.replicas() == (1, 1)).await;
+    assert_eq!(front.load(50, 4).await.len(), 0);
+    assert_eq!(fallback.calls(), 50, "a replica that answers takes all");
+
+    // The replica dies, and DNS goes on naming it.
+    replicas.remove(0).kill();
+    assert_eq!(front.load(50, 4).await.len(), 0, "not one call is lost");
+    assert_eq!(fallback.calls(), 100);
+}
+
 #[tokio::test]
 async fn without_any_replica_a_call_is_unavailable_at_once() {
     let ca = Ca::new();
     let member = ca.member("front");
-    let target = Target { hosts: vec!["name.invalid:1".into()], server_name: name("mutator") };
+    let target =
+        Target { hosts: vec!["name.invalid:1".into()], fallback: vec![], server_name: name("mutator") };
     let balancer = Balancer::new(target, &member.credentials, BalancerOptions::default()).unwrap();
     tokio::spawn(balancer.clone().run());
     let call = balancer.call(Instant::now() + PATIENCE, |_, _| async { Ok(()) });
@@ -130,7 +155,8 @@ async fn without_any_replica_a_call_is_unavailable_at_once() {
 #[test]
 fn a_server_name_that_is_no_dns_name_is_refused_r13() {
     let member = Ca::new().member("front");
-    let target = Target { hosts: vec!["127.0.0.1:1".into()], server_name: "not a name".into() };
+    let target =
+        Target { hosts: vec!["127.0.0.1:1".into()], fallback: vec![], server_name: "not a name".into() };
     assert!(Balancer::new(target, &member.credentials, BalancerOptions::default()).is_err());
 }
 

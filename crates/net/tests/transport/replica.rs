@@ -143,17 +143,23 @@ pub struct Front {
 impl Front {
     /// A balancer over these addresses, once `up` of them answer.
     pub async fn start(ca: &Ca, addresses: &[SocketAddr], up: usize) -> Self {
+        let hosts: Vec<String> = addresses.iter().map(ToString::to_string).collect();
+        let front = Self::with_fallback(ca, hosts, vec![]);
+        if up > 0 {
+            tokio::time::timeout(PATIENCE, front.balancer.reached())
+                .await
+                .expect("no replica is ever reached");
+        }
+        eventually("the replicas are found", || front.balancer.replicas() == (addresses.len(), up)).await;
+        front
+    }
+
+    /// A balancer that has just begun to look.
+    pub fn with_fallback(ca: &Ca, hosts: Vec<String>, fallback: Vec<String>) -> Self {
         let member = ca.member("front");
-        let target = Target {
-            hosts: addresses.iter().map(ToString::to_string).collect(),
-            server_name: name("mutator"),
-        };
+        let target = Target { hosts, fallback, server_name: name("mutator") };
         let balancer = Balancer::new(target, &member.credentials, BalancerOptions::default()).unwrap();
         tokio::spawn(balancer.clone().run());
-        if up > 0 {
-            tokio::time::timeout(PATIENCE, balancer.reached()).await.expect("no replica is ever reached");
-        }
-        eventually("the replicas are found", || balancer.replicas() == (addresses.len(), up)).await;
         Self { balancer, member: Arc::new(member), tries: Arc::default() }
     }
 
