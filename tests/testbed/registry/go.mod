@@ -1,0 +1,3 @@
+module testbed/registry
+
+go 1.26.0

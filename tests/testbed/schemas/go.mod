@@ -1,0 +1,3 @@
+module testbed/schemas
+
+go 1.26.0
