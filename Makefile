@@ -1,5 +1,6 @@
 # Each recipe is one step of .ci/run, to be run by hand just the same.
-# Needs Rust, Go, a C compiler, make and git; everything else is set up here.
+# Needs Rust, Go, a C compiler, make and git; everything else is set up here. The images and the cluster take Debian
+# packages too, which root gets without asking and others are told of.
 
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
@@ -9,23 +10,34 @@ SHELL := /bin/bash
 export SALLYPORT_CORPORA ?= $(abspath ../shared/corpora)
 
 help: ## Say what there is
-	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 demo: ## Build, run the four services on loopback, send the sample pods through
 	cargo build --locked $(addprefix -p sallyport-,webhook mutator validator cert-rotator cli)
 	tests/demo
 
 test: tools ## All tests below the cluster tier, against a real kube-apiserver
+	tests/testbed/packages prometheus
+	tests/chart
 	cargo build --locked --workspace --bins
-	SALLYPORT_TESTBED_BIN="$$(tests/testbed/tools | tail -n 1)" cargo test --locked --workspace --no-fail-fast
+	SALLYPORT_TESTBED_BIN="$$(tests/testbed/tools | tail -n 1)" SALLYPORT_CHART_TOOLS="$$(tests/testbed/tools chart | tail -n 1)" \
+		cargo test --locked --workspace --no-fail-fast
 
 tools: ## Build kube-apiserver, etcd and kubectl from pinned Go modules, once
 	@tests/testbed/tools > /dev/null
+
+images: ## Build the services' container images into target/images, without a container engine
+	images/build
+
+e2e: ## Install the suite on a real cluster, started for it or that of KUBECONFIG, and put it to the test
+	tests/e2e
 
 lint: ## Formatting, clippy, the direction of dependencies, scripts, licences
 	cargo fmt --all --check
 	cargo clippy --locked --workspace --all-targets -- -D warnings
 	tests/house
+	if command -v shellcheck > /dev/null; then git grep --untracked -l '^#!/usr/bin/env bash$$' ':!*.md' | xargs shellcheck; \
+	else echo "shellcheck is not installed: scripts are not checked"; fi
 	if command -v cargo-deny > /dev/null; then cargo deny check bans licenses sources; \
 	else echo "cargo-deny is not installed: licences and bans are not checked (cargo install cargo-deny)"; fi
 
@@ -36,4 +48,4 @@ bench: ## Load the path with the dist profile and print the figures
 clean: ## Remove what was built here
 	cargo clean
 
-.PHONY: help demo test tools lint bench clean
+.PHONY: help demo test tools images e2e lint bench clean

@@ -1,0 +1,125 @@
+//! What the ServiceAccounts are granted against what the API server's audit log saw them use.
+
+use crate::environment::{Cluster, items, none};
+use crate::life::in_force;
+use crate::release::{MAIN, Release, SERVICES};
+use anyhow::{Context, Result, ensure};
+use serde_json::Value;
+use std::collections::BTreeSet;
+use std::io::{BufRead as _, BufReader};
+use std::sync::Arc;
+
+/// What is granted and not used in an orderly run, with the reason for granting it.
+const UNUSED: [(&str, &str); 0] = [];
+
+/// One right: a verb on a resource, on one object or (empty) on any.
+type Right = (String, String, String);
+
+fn strings(value: &Value) -> Vec<String> {
+    value.as_array().into_iter().flatten().filter_map(|item| item.as_str().map(str::to_owned)).collect()
+}
+
+/// The rules of a Role or `ClusterRole`, each right by itself.
+fn granted(role: &Value) -> BTreeSet<Right> {
+    let mut rights = BTreeSet::new();
+    for rule in role["rules"].as_array().into_iter().flatten() {
+        let names = strings(&rule["resourceNames"]);
+        let names = if names.is_empty() { vec![String::new()] } else { names };
+        for resource in strings(&rule["resources"]) {
+            for verb in strings(&rule["verbs"]) {
+                for name in &names {
+                    rights.insert((verb.clone(), resource.clone(), name.clone()));
+                }
+            }
+        }
+    }
+    rights
+}
+
+/// Reads the audit log of the whole run.
+pub async fn audit(cluster: Arc<Cluster>) -> Result<()> {
+    let cluster = &*cluster;
+    let log = cluster.node()?.join("log/audit.log");
+    MAIN.deploy(cluster, &Release::with_recipes(cluster)).await?;
+    in_force(cluster, "hello-added", "OK").await?;
+
+    let role = cluster.get(&["role", "-n", MAIN.namespace, &MAIN.object("cert-rotator")]).await?;
+    let cluster_role = cluster.get(&["clusterrole", &MAIN.cluster_name()]).await?;
+    let granted: BTreeSet<Right> = granted(&role).union(&granted(&cluster_role)).cloned().collect();
+    let wildcards = granted.iter().filter(|(verb, resource, _)| verb == "*" || resource == "*").count();
+    ensure!(wildcards == 0, "a right on everything");
+    // No other ServiceAccount of the release is bound to anything.
+    for kind in ["rolebindings", "clusterrolebindings"] {
+        let bindings = cluster.get(&[kind, "-A"]).await?;
+        for binding in items(&bindings) {
+            for subject in binding["subjects"].as_array().into_iter().flatten() {
+                let is_ours = subject["namespace"] == MAIN.namespace && subject["kind"] == "ServiceAccount";
+                let name = subject["name"].as_str().unwrap_or_default();
+                ensure!(
+                    !is_ours || name == MAIN.object("cert-rotator"),
+                    "{name} is bound to {}",
+                    binding["roleRef"]
+                );
+            }
+        }
+    }
+
+    let prefix = format!("system:serviceaccount:{}:", MAIN.namespace);
+    let (mut used, mut forbidden, mut lines) = (BTreeSet::new(), Vec::new(), 0_usize);
+    for line in BufReader::new(std::fs::File::open(&log).context("the audit log")?).lines() {
+        let line = line?;
+        if !line.contains(&prefix) {
+            continue;
+        }
+        let Ok(event) = serde_json::from_str::<Value>(&line) else { continue };
+        let user = event["user"]["username"].as_str().unwrap_or_default();
+        let Some(account) = user.strip_prefix(&prefix) else { continue };
+        lines += 1;
+        let reference = &event["objectRef"];
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        let (verb, resource, name) =
+            (text(&event["verb"]), text(&reference["resource"]), text(&reference["name"]));
+        let is_known = SERVICES.iter().any(|service| account == MAIN.object(service));
+        if !is_known {
+            continue;
+        }
+        ensure!(account == MAIN.object("cert-rotator"), "{account} called the API server: {verb} {resource}");
+        // While a release is removed its rights go before its pods do, and come after them at an install.
+        if event["annotations"]["authorization.k8s.io/decision"] == "forbid" {
+            forbidden.push((text(&event["stageTimestamp"]), format!("{verb} {resource} {name}")));
+            continue;
+        }
+        used.insert((verb.clone(), resource.clone(), name));
+        used.insert((verb, resource, String::new()));
+    }
+    ensure!(lines > 0, "the audit log has no line of the release");
+    let beyond: Vec<String> = used
+        .iter()
+        .filter(|(verb, resource, name)| {
+            !name.is_empty()
+                && !granted.contains(&(verb.clone(), resource.clone(), name.clone()))
+                && !granted.contains(&(verb.clone(), resource.clone(), String::new()))
+        })
+        .map(|(verb, resource, name)| format!("{verb} {resource} {name}"))
+        .collect();
+    none("allowed beyond the release's own roles", &beyond)?;
+
+    let unused: Vec<String> = granted
+        .iter()
+        .filter(|right| !used.contains(*right))
+        .map(|(verb, resource, name)| format!("{verb} {resource} {name}").trim_end().to_owned())
+        .filter(|right| !UNUSED.iter().any(|(known, _)| known == right))
+        .collect();
+    for (right, reason) in UNUSED {
+        eprintln!("     granted, not used: {right} ({reason})");
+    }
+    eprintln!(
+        "     {} rights granted, {lines} calls in the log, {} forbidden",
+        granted.len(),
+        forbidden.len()
+    );
+    for (when, call) in forbidden.iter().take(20) {
+        eprintln!("     forbidden at {when}: {call}");
+    }
+    none("granted and never used", &unused)
+}
