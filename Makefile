@@ -32,6 +32,9 @@ images: ## Build the services' container images into target/images, without a co
 e2e: ## Install the suite on a real cluster, started for it or that of KUBECONFIG, and put it to the test
 	tests/e2e
 
+soak: ## The scenarios that take too long for make e2e, and those of make e2e
+	tests/e2e --include-ignored
+
 lint: ## Formatting, clippy, the direction of dependencies, scripts, licences
 	cargo fmt --all --check
 	cargo clippy --locked --workspace --all-targets -- -D warnings
@@ -48,4 +51,4 @@ bench: ## Load the path with the dist profile and print the figures
 clean: ## Remove what was built here
 	cargo clean
 
-.PHONY: help demo test tools images e2e lint bench clean
+.PHONY: help demo test tools images e2e soak lint bench clean

@@ -1,7 +1,7 @@
 //! When Sallyport is not there: who is refused, who is not, and how the rest is freed.
 
 use crate::environment::{Cluster, Helm, PART_OF, eventually, items, run};
-use crate::life::{in_force, nothing_left};
+use crate::life::{in_force, new_connections, nothing_left};
 use crate::load::{self, Expect, Load};
 use crate::release::{MAIN, Release, SERVICES, merge};
 use anyhow::{Context, Result, ensure};
@@ -115,11 +115,13 @@ pub async fn everything(cluster: Arc<Cluster>) -> Result<()> {
     // Rules that reach far: nodes and leases must be let through all the same.
     merge(
         &mut values,
-        &json!({"registration": {"rules": [
+        &json!({"registration": {"mutate": {"rules": [
             {"apiGroups": [""], "apiVersions": ["v1"], "resources": ["pods", "nodes"], "operations": ["CREATE", "UPDATE"]},
             {"apiGroups": ["coordination.k8s.io"], "apiVersions": ["v1"], "resources": ["leases"], "operations": ["CREATE", "UPDATE"]},
-        ]}}),
+        ]}}}),
     );
+    // A webhook that is ending goes on answering over kept connections.
+    merge(&mut values, &new_connections());
     MAIN.deploy(cluster, &values).await?;
     in_force(cluster, "hello-added", "OK").await?;
 
@@ -130,7 +132,7 @@ pub async fn everything(cluster: Arc<Cluster>) -> Result<()> {
     kill(cluster, MAIN).await?;
     let outcome = without_images(cluster, &node).await;
     // Whatever came of it, the next scenario needs the images.
-    for archive in cluster.image_archives()? {
+    for archive in Cluster::image_archives()? {
         ctr(&["import", &archive]).await?;
     }
     kill(cluster, MAIN).await?;
@@ -149,16 +151,18 @@ async fn without_images(cluster: &Cluster, node: &std::path::Path) -> Result<()>
     })
     .await?;
     let only = ["a pod elsewhere", "a lease elsewhere"];
-    let now = refused(cluster).await?;
-    ensure!(
-        now.iter().all(|what| only.contains(&what.as_str())) && now.contains(&only[0].to_owned()),
-        "refused: {now:?}"
-    );
+    let (now, _) = eventually("a pod elsewhere that is refused", Duration::from_secs(60), async || {
+        let now = refused(cluster).await?;
+        Ok(now.contains(&only[0].to_owned()).then_some(now))
+    })
+    .await?;
+    ensure!(now.iter().all(|what| only.contains(&what.as_str())), "refused: {now:?}");
 
     let pid_file = node.join("pids/kube-apiserver");
     let pid = || std::fs::read_to_string(&pid_file).context("the API server's process id");
     let former = pid()?;
-    run("kill", &[former.trim()], None).await?;
+    // As when its machine is restarted.
+    run("kill", &["-KILL", former.trim()], None).await?;
     eventually("another API server", Duration::from_secs(60), async || {
         let is_another = pid()? != former;
         Ok((is_another && cluster.kubectl(&["get", "--raw", "/readyz"]).await.is_ok()).then_some(()))
@@ -197,6 +201,7 @@ pub async fn two_releases(cluster: Arc<Cluster>) -> Result<()> {
             release.rolled_out(cluster, service).await?;
         }
     }
+    in_force(cluster, "hello-added", "OK").await?;
     let load = Load::start(cluster, Expect::Changed).await?;
     load.goes_on(100).await?;
     load.finish("two releases after both were dead").await?;
@@ -208,7 +213,10 @@ pub async fn a_deleted_namespace(cluster: Arc<Cluster>) -> Result<()> {
     let cluster = &*cluster;
     let doomed = Release { name: "sallyport", namespace: "doomed", helm: Helm::Four };
     MAIN.uninstall(cluster).await.ok();
-    doomed.deploy(cluster, &Release::with_recipes(cluster)).await?;
+    let mut values = Release::with_recipes(cluster);
+    // The namespace waits for its webhooks, and those for idle connections.
+    merge(&mut values, &new_connections());
+    doomed.deploy(cluster, &values).await?;
     doomed.registered(cluster).await?;
     in_force(cluster, "hello-added", "OK").await?;
     cluster.kubectl(&["delete", "namespace", doomed.namespace, "--wait=false"]).await?;
@@ -221,7 +229,7 @@ pub async fn a_deleted_namespace(cluster: Arc<Cluster>) -> Result<()> {
         Ok(refused(cluster).await?.is_empty().then_some(()))
     })
     .await?;
-    let rest = ["delete", "clusterroles,clusterrolebindings", "-l", PART_OF];
+    let rest = ["delete", "clusterroles,clusterrolebindings,priorityclasses", "-l", PART_OF];
     cluster.kubectl(&rest).await?;
     cluster.kubectl(&["wait", "--for=delete", "namespace", doomed.namespace, "--timeout=150s"]).await?;
     nothing_left(cluster, doomed).await

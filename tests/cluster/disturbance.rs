@@ -68,7 +68,7 @@ pub async fn a_drain(cluster: Arc<Cluster>) -> Result<()> {
 
     let load = Load::start(cluster, Expect::Changed).await?;
     let selector = format!("app.kubernetes.io/instance={}", MAIN.name);
-    let drain = ["drain", &node, "--pod-selector", &selector, "--delete-emptydir-data", "--timeout", "20s"];
+    let drain = ["drain", &node, "--pod-selector", &selector, "--delete-emptydir-data", "--timeout", "10s"];
     let drained = cluster.kubectl(&drain).await;
     let serving = async || -> Result<Vec<usize>> {
         let mut serving = Vec::new();

@@ -71,7 +71,7 @@ impl Cluster {
     }
 
     /// The archives that the node's images came from.
-    pub fn image_archives(&self) -> Result<Vec<String>> {
+    pub fn image_archives() -> Result<Vec<String>> {
         let directory = std::env::var_os("SALLYPORT_IMAGES").context("SALLYPORT_IMAGES is not set")?;
         let mut archives = Vec::new();
         for entry in

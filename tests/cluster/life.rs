@@ -124,7 +124,7 @@ pub async fn two_releases(cluster: Arc<Cluster>) -> Result<()> {
     let doors = MAIN.configurations(cluster).await?;
     let paths: Vec<&Value> = doors
         .iter()
-        .flat_map(|c| c["webhooks"].as_array())
+        .filter_map(|c| c["webhooks"].as_array())
         .flatten()
         .map(|w| &w["clientConfig"]["service"]["path"])
         .collect();

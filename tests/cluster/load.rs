@@ -19,6 +19,9 @@ const REAL: usize = 2;
 /// The pause of a worker between two creates.
 const PAUSE: Duration = Duration::from_millis(30);
 
+/// Tells workers apart, over all loads.
+static RUN: AtomicUsize = AtomicUsize::new(0);
+
 /// What every pod that comes back must show.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Expect {
@@ -67,7 +70,8 @@ impl Load {
         for number in 0..dry + real {
             let worker = Worker {
                 pods: Api::namespaced(cluster.client.clone(), NAMESPACE),
-                name: format!("load-{number}"),
+                // Of its own: a dry run under the name of a pod that is there would be refused.
+                name: format!("load-{}", RUN.fetch_add(1, Ordering::Relaxed)),
                 dry_run: number < dry,
                 expect,
                 pause,
@@ -137,9 +141,8 @@ impl Worker {
         let pod: Pod = serde_json::from_value(manifest(&self.name, &json!({"hello": "true"}))).unwrap();
         let parameters = PostParams { dry_run: self.dry_run, ..PostParams::default() };
         let at_once = DeleteParams { grace_period_seconds: Some(0), ..DeleteParams::default() };
-        if !self.dry_run {
-            let _ = self.pods.delete(&self.name, &at_once).await;
-        }
+        // Of an earlier run on the same cluster.
+        let _ = self.pods.delete(&self.name, &at_once).await;
         while !self.stop.load(Ordering::Relaxed) {
             let begun = Instant::now();
             match self.pods.create(&parameters, &pod).await {

@@ -135,8 +135,8 @@ impl Release {
         let what = format!("{replicas} ready replicas of {deployment}");
         let ((), took) = eventually(&what, patience, async || {
             let live = cluster.get(&["deployment", "-n", self.namespace, &deployment]).await?;
-            let count = |field: &str| live["status"][field].as_u64().unwrap_or_default() as usize;
-            Ok((count("readyReplicas") == replicas && count("replicas") == replicas).then_some(()))
+            let is_there = |field: &str| live["status"][field].as_u64() == u64::try_from(replicas).ok();
+            Ok((is_there("readyReplicas") && is_there("replicas")).then_some(()))
         })
         .await?;
         Ok(took)

@@ -15,7 +15,7 @@ use rustls::ClientConfig;
 use std::error::Error;
 use std::future::Future;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::Instant;
@@ -84,6 +84,8 @@ pub struct Balancer {
     options: BalancerOptions,
     tls: Arc<ClientConfig>,
     known: ArcSwap<Known>,
+    /// How many picks there were.
+    picks: AtomicU64,
     /// Tenths of retries saved up.
     retries: AtomicI64,
     reached: AtomicBool,
@@ -106,6 +108,7 @@ impl Balancer {
             options,
             tls: credentials.client_config()?,
             known: ArcSwap::default(),
+            picks: AtomicU64::new(0),
             retries: AtomicI64::new(MOST_SAVED),
             reached: AtomicBool::new(false),
             reached_now: Notify::new(),
@@ -248,7 +251,9 @@ impl Balancer {
                 let first = fastrand::usize(..several.len());
                 let step = 1 + fastrand::usize(..several.len() - 1);
                 let (first, second) = (several[first], several[(first + step) % several.len()]);
-                Some(if first.load() <= second.load() { first.clone() } else { second.clone() })
+                let better = if first.is_better_than(second) { first } else { second };
+                better.note_pick(self.picks.fetch_add(1, Ordering::Relaxed) + 1);
+                Some(better.clone())
             }
         }
     }

@@ -8,7 +8,7 @@ use rustls::ClientConfig;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
@@ -18,8 +18,12 @@ use tonic::transport::Channel;
 /// taken for free (linkerd floors its estimate likewise).
 const INITIAL_LATENCY: Duration = Duration::from_millis(1);
 
+/// Replicas that answer faster than this are equally fast. Nobody waits noticeably for so little, and differences
+/// below it are noise, which would leave the unlucky ones idle.
+const EQUALLY_FAST: Duration = Duration::from_millis(10);
+
 /// How fast an old latency peak is forgotten.
-const DECAY: Duration = Duration::from_secs(5);
+const DECAY: Duration = Duration::from_secs(2);
 
 /// Exponentially weighted latency that follows peaks at once.
 #[derive(Debug)]
@@ -49,6 +53,8 @@ pub(crate) struct Endpoint {
     pub(crate) channel: Channel,
     in_flight: AtomicUsize,
     latency: Mutex<PeakEwma>,
+    /// When it was last picked, as the number of that pick.
+    picked: AtomicU64,
     down: AtomicBool,
 }
 
@@ -90,16 +96,31 @@ impl Endpoint {
             channel,
             in_flight: AtomicUsize::new(0),
             latency: Mutex::new(latency),
+            picked: AtomicU64::new(0),
             down: AtomicBool::new(false),
         })
     }
 
     /// What another call would cost here: latency times the calls it would share it with.
     pub(crate) fn load(&self) -> f64 {
-        let latency = self.latency.lock().decayed(Instant::now()).max(INITIAL_LATENCY.as_secs_f64() / 10.0);
+        let latency = self.latency.lock().decayed(Instant::now()).max(EQUALLY_FAST.as_secs_f64());
         #[allow(clippy::cast_precision_loss)] // counts of calls, far below 2^52
         let calls = (self.in_flight.load(Ordering::Relaxed) + 1) as f64;
         latency * calls
+    }
+
+    /// Whether a call is better made here than there: for less, or, at the same cost, where the last pick was
+    /// longer ago.
+    pub(crate) fn is_better_than(&self, other: &Self) -> bool {
+        let order = self.load().total_cmp(&other.load());
+        order
+            .then_with(|| self.picked.load(Ordering::Relaxed).cmp(&other.picked.load(Ordering::Relaxed)))
+            .is_lt()
+    }
+
+    /// Notes the number of the pick that chose it.
+    pub(crate) fn note_pick(&self, number: u64) {
+        self.picked.store(number, Ordering::Relaxed);
     }
 
     /// Counts a call for as long as the guard lives.
