@@ -1,6 +1,6 @@
 //! What an operator does to a running release, while others create pods: not one create may fail.
 
-use crate::environment::{Cluster, eventually};
+use crate::environment::{Cluster, Helm, eventually};
 use crate::life::{in_force, new_connections};
 use crate::load::{Expect, Load};
 use crate::release::{MAIN, Release, SERVICES, merge};
@@ -9,45 +9,49 @@ use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Over connections that the API server keeps, as it does by itself.
+/// With Helm 4, over connections that the API server keeps, as it does by itself.
 pub async fn kept_connections(cluster: Arc<Cluster>) -> Result<()> {
-    disturbed(&cluster, &json!({})).await
+    disturbed(&cluster, MAIN, &json!({})).await
 }
 
-/// Over a new connection for each review: keep-alive hides a Service without endpoints.
+/// With Helm 3, over a new connection for each review: keep-alive hides a Service without endpoints.
 pub async fn new_connections_each(cluster: Arc<Cluster>) -> Result<()> {
-    disturbed(&cluster, &new_connections()).await
+    // A release is kept by the Helm that made it.
+    MAIN.uninstall(&cluster).await.ok();
+    let release = Release { helm: Helm::Three, ..MAIN };
+    disturbed(&cluster, release, &new_connections()).await?;
+    release.uninstall(&cluster).await
 }
 
-async fn disturbed(cluster: &Cluster, more: &Value) -> Result<()> {
+async fn disturbed(cluster: &Cluster, release: Release, more: &Value) -> Result<()> {
     let mut values = Release::with_recipes(cluster);
     merge(&mut values, more);
-    MAIN.deploy(cluster, &values).await?;
+    release.deploy(cluster, &values).await?;
     in_force(cluster, "hello-added", "OK").await?;
 
     let load = Load::start(cluster, Expect::Changed).await?;
     load.goes_on(100).await?;
     // A value that every pod template shows.
     merge(&mut values, &json!({"logging": {"level": "info,sallyport=debug"}}));
-    MAIN.deploy(cluster, &values).await?;
+    release.deploy(cluster, &values).await?;
     load.goes_on(100).await?;
     load.finish("upgrade with a changed value").await?;
 
     let load = Load::start(cluster, Expect::Changed).await?;
     for service in SERVICES {
-        let deployment = format!("deployment/{}", MAIN.object(service));
-        cluster.kubectl(&["rollout", "restart", "-n", MAIN.namespace, &deployment]).await?;
-        MAIN.rolled_out(cluster, service).await?;
+        let deployment = format!("deployment/{}", release.object(service));
+        cluster.kubectl(&["rollout", "restart", "-n", release.namespace, &deployment]).await?;
+        release.rolled_out(cluster, service).await?;
     }
     load.goes_on(100).await?;
     load.finish("rollout restart of each service").await?;
 
     let load = Load::start(cluster, Expect::Changed).await?;
     for service in SERVICES {
-        let pods = MAIN.pods(cluster, service).await?;
-        cluster.kubectl(&["delete", "pod", "-n", MAIN.namespace, "--wait=false", &pods[0]]).await?;
+        let pods = release.pods(cluster, service).await?;
+        cluster.kubectl(&["delete", "pod", "-n", release.namespace, "--wait=false", &pods[0]]).await?;
         // The budget of a service is one pod: its replacement comes before the next goes.
-        MAIN.rolled_out(cluster, service).await?;
+        release.rolled_out(cluster, service).await?;
     }
     load.goes_on(100).await?;
     load.finish("deletion of a pod of each service").await?;
