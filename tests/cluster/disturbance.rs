@@ -18,7 +18,7 @@ pub async fn kept_connections(cluster: Arc<Cluster>) -> Result<()> {
 pub async fn new_connections_each(cluster: Arc<Cluster>) -> Result<()> {
     // A release is kept by the Helm that made it.
     MAIN.uninstall(&cluster).await.ok();
-    let release = Release { helm: Helm::Three, ..MAIN };
+    let release = Release { name: "sallyport", namespace: "three", helm: Helm::Three };
     disturbed(&cluster, release, &new_connections()).await?;
     release.uninstall(&cluster).await
 }

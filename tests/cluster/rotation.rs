@@ -1,0 +1,69 @@
+//! The authority is rotated while others create pods: not one create may fail.
+
+use crate::environment::{Cluster, eventually};
+use crate::life::in_force;
+use crate::load::{Expect, Load};
+use crate::release::{MAIN, Release};
+use anyhow::{Result, ensure};
+use serde_json::Value;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// With the kubelet at its default, each of the three times that everybody has to load something takes a minute or
+/// more.
+const PATIENCE: Duration = Duration::from_secs(480);
+
+async fn authority(cluster: &Cluster) -> Result<Value> {
+    let secret = MAIN.object("ca");
+    cluster.get(&["secret", "-n", MAIN.namespace, &secret]).await
+}
+
+/// R-04 on a real cluster, with the kubelet's own delays, a mutator added and one deleted in the middle.
+pub async fn under_load(cluster: Arc<Cluster>) -> Result<()> {
+    let cluster = &*cluster;
+    let mut values = Release::with_recipes(cluster);
+    crate::release::merge(&mut values, &serde_json::json!({"mutator": {"replicas": null}}));
+    MAIN.deploy(cluster, &values).await?;
+    in_force(cluster, "hello-added", "OK").await?;
+    let before = authority(cluster).await?;
+
+    let load = Load::start(cluster, Expect::Changed).await?;
+    load.goes_on(100).await?;
+    let secret = MAIN.object("ca");
+    let ask =
+        ["annotate", "secret", "-n", MAIN.namespace, &secret, "--overwrite", "sallyport.dev/rotate=now"];
+    cluster.kubectl(&ask).await?;
+    let ((), staged) = eventually("a successor", Duration::from_secs(30), async || {
+        Ok(authority(cluster).await?["data"]["next.crt"].is_string().then_some(()))
+    })
+    .await?;
+    let deployment = format!("deployment/{}", MAIN.object("mutator"));
+    cluster.kubectl(&["scale", "-n", MAIN.namespace, &deployment, "--replicas=3"]).await?;
+    MAIN.rolled_out(cluster, "mutator").await?;
+    let ((), promoted) = eventually("the successor in office", PATIENCE, async || {
+        let now = authority(cluster).await?;
+        Ok((now["data"]["tls.crt"] != before["data"]["tls.crt"]).then_some(()))
+    })
+    .await?;
+    let pods = MAIN.pods(cluster, "mutator").await?;
+    cluster.kubectl(&["delete", "pod", "-n", MAIN.namespace, "--wait=false", &pods[0]]).await?;
+    let ((), dropped) = eventually("the former authority dropped", PATIENCE, async || {
+        let now = authority(cluster).await?;
+        Ok((now["data"]["ca.crt"] == now["data"]["tls.crt"]).then_some(()))
+    })
+    .await?;
+    // What is stored last reaches everybody as well.
+    tokio::time::sleep(Duration::from_secs(90)).await;
+    load.goes_on(100).await?;
+    load.finish("a rotation of the authority").await?;
+    eprintln!(
+        "     staged after {:.0} s, in office {:.0} s later, the former dropped {:.0} s after that",
+        staged.as_secs_f64(),
+        promoted.as_secs_f64(),
+        dropped.as_secs_f64()
+    );
+    let after = authority(cluster).await?;
+    ensure!(after["data"]["tls.key"] != before["data"]["tls.key"], "the key is the same");
+    ensure!(after["data"]["next.key"].is_null(), "the successor was left behind");
+    Ok(())
+}
