@@ -34,6 +34,8 @@ const REGISTRATION_FILE: &str = "registration.yaml";
 const NAMESPACE: &str = "sallyport";
 /// How often the policy directory is looked at for changes of the registration.
 const LOOK: Duration = Duration::from_secs(1);
+/// How long services that read directories, and the API server, may take to hear of new certificates.
+const PROPAGATION: Duration = Duration::from_secs(10);
 /// How often the registration is compared with the cluster, and the certificates with the clock.
 const ROUND: Duration = Duration::from_secs(1);
 /// How often a registration that is under way is looked for.
@@ -220,7 +222,15 @@ fn rotate(place: &Place<'_>, suite: &Suite, admin: Admin, stop: Shutdown) -> Joi
         owner_cluster_role: None,
         unregister_on_exit: true,
     });
-    let config = Config { namespace: NAMESPACE.to_owned(), store, policy, interval: ROUND, registration };
+    let config = Config {
+        namespace: NAMESPACE.to_owned(),
+        store,
+        policy,
+        interval: ROUND,
+        registration,
+        pods: None,
+        propagation: PROPAGATION,
+    };
     tokio::spawn(async move {
         let stopped = async move { stop.started().await };
         sallyport_cert_rotator::run_with(config, admin.registry(), admin.readiness(), stopped).await

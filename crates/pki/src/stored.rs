@@ -12,6 +12,11 @@ pub const PRIVATE_KEY: &str = "tls.key";
 /// Key of the trust bundle.
 pub const TRUST: &str = "ca.crt";
 
+/// Key of the certificate of the authority that is to follow, beside the one in office.
+pub const SUCCESSOR_CERTIFICATE: &str = "next.crt";
+/// Key of its private key.
+pub const SUCCESSOR_PRIVATE_KEY: &str = "next.key";
+
 /// Keys and their bytes, as in a Secret's `data`. Its `Debug` form shows the names only.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Stored(pub BTreeMap<String, Vec<u8>>);
@@ -36,21 +41,48 @@ impl Identity {
     /// Reads what is stored. Never fails: what is absent or no text reads as empty, and [`crate::check`] then
     /// says so.
     pub fn from_stored(stored: &Stored) -> Self {
-        let text = |key: &str| {
-            stored.0.get(key).and_then(|bytes| std::str::from_utf8(bytes).ok()).unwrap_or_default().to_owned()
-        };
         Self {
-            pair: KeyPair { certificate_pem: text(CERTIFICATE), key_pem: text(PRIVATE_KEY) },
+            pair: stored.pair(CERTIFICATE, PRIVATE_KEY),
             bundle: stored.0.get(TRUST).and_then(|pem| Bundle::from_pem(pem).ok()).unwrap_or_default(),
         }
     }
 
     /// Writes the three keys into `stored` and leaves every other key alone.
     pub fn store(&self, stored: &mut Stored) {
-        let mut put = |key: &str, text: &str| stored.0.insert(key.to_owned(), text.as_bytes().to_vec());
-        put(CERTIFICATE, &self.pair.certificate_pem);
-        put(PRIVATE_KEY, &self.pair.key_pem);
-        put(TRUST, &self.bundle.to_pem());
+        stored.put(CERTIFICATE, &self.pair.certificate_pem);
+        stored.put(PRIVATE_KEY, &self.pair.key_pem);
+        stored.put(TRUST, &self.bundle.to_pem());
+    }
+}
+
+impl Stored {
+    /// The authority that is to follow the stored one, if there is any trace of one.
+    pub fn successor(&self) -> Option<KeyPair> {
+        let is_there =
+            [SUCCESSOR_CERTIFICATE, SUCCESSOR_PRIVATE_KEY].iter().any(|key| self.0.contains_key(*key));
+        is_there.then(|| self.pair(SUCCESSOR_CERTIFICATE, SUCCESSOR_PRIVATE_KEY))
+    }
+
+    /// Writes the authority that is to follow, or removes it.
+    pub fn set_successor(&mut self, successor: Option<&KeyPair>) {
+        match successor {
+            Some(pair) => {
+                self.put(SUCCESSOR_CERTIFICATE, &pair.certificate_pem);
+                self.put(SUCCESSOR_PRIVATE_KEY, &pair.key_pem);
+            }
+            None => self.0.retain(|key, _| key != SUCCESSOR_CERTIFICATE && key != SUCCESSOR_PRIVATE_KEY),
+        }
+    }
+
+    fn pair(&self, certificate: &str, key: &str) -> KeyPair {
+        let text = |key: &str| {
+            self.0.get(key).and_then(|bytes| std::str::from_utf8(bytes).ok()).unwrap_or_default().to_owned()
+        };
+        KeyPair { certificate_pem: text(certificate), key_pem: text(key) }
+    }
+
+    fn put(&mut self, key: &str, text: &str) {
+        self.0.insert(key.to_owned(), text.as_bytes().to_vec());
     }
 }
 
@@ -73,6 +105,23 @@ mod tests {
         assert_eq!(stored.0["mine"], b"kept");
         assert_eq!(stored.0[CERTIFICATE], b"c");
         assert_eq!(Identity::from_stored(&stored), identity);
+    }
+
+    #[test]
+    fn a_successor_comes_and_goes_beside_the_authority() {
+        let mut stored = Stored(BTreeMap::from([("mine".to_owned(), b"kept".to_vec())]));
+        assert_eq!(stored.successor(), None);
+        let pair = KeyPair { certificate_pem: "c".into(), key_pem: "k".into() };
+        stored.set_successor(Some(&pair));
+        assert_eq!(stored.successor(), Some(pair));
+        stored.0.remove(SUCCESSOR_PRIVATE_KEY);
+        assert_eq!(
+            stored.successor().map(|pair| pair.key_pem),
+            Some(String::new()),
+            "half of one is a trace"
+        );
+        stored.set_successor(None);
+        assert_eq!(stored.0.keys().collect::<Vec<_>>(), ["mine"]);
     }
 
     #[test]

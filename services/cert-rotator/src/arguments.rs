@@ -11,6 +11,7 @@ use sallyport_pki::names::{DEFAULT_CLUSTER_DOMAIN, Extras, Member, Suite, dns_la
 use sallyport_pki::{Algorithm, Renewal};
 use sallyport_telemetry::TelemetryArgs;
 
+use crate::deployment::Pods;
 use crate::issuance::Policy;
 use crate::registration::Source;
 use crate::rotator::{Config, Registration};
@@ -131,6 +132,21 @@ pub struct Args {
     #[arg(long, env = "SALLYPORT_INTERVAL", value_name = "TIME", default_value = "1m", value_parser = duration)]
     pub interval: Duration,
 
+    /// Label selector of the suite's pods. Before a rotation goes on, each is asked what it has loaded; which service
+    /// it is of says its label app.kubernetes.io/component.
+    #[arg(
+        long,
+        env = "SALLYPORT_PODS",
+        value_name = "SELECTOR",
+        default_value = "app.kubernetes.io/name=sallyport"
+    )]
+    pub pods: String,
+
+    /// How long it may take until what was stored has reached those who cannot be asked: API servers, and with
+    /// --store-dir the services. Default: 10s, and 1m with --store-dir.
+    #[arg(long, env = "SALLYPORT_PROPAGATION", value_name = "TIME", value_parser = duration)]
+    pub propagation: Option<Duration>,
+
     /// `ConfigMap` that describes the registration, in the suite's namespace.
     #[arg(
         long,
@@ -188,8 +204,15 @@ impl Args {
             }
             (None, None) => anyhow::bail!("either --store-dir or an API server is needed"),
         };
+        let pods = client.clone().filter(|_| self.store_dir.is_none()).map(|client| Pods {
+            client,
+            namespace: namespace.clone(),
+            selector: self.pods.clone(),
+        });
+        let unseen = if pods.is_some() { Duration::from_secs(10) } else { Duration::from_secs(60) };
+        let propagation = self.propagation.unwrap_or(unseen);
         let registration = client.and_then(|client| self.registration(client));
-        Ok(Config { namespace, store, policy, interval: self.interval, registration })
+        Ok(Config { namespace, store, policy, interval: self.interval, registration, pods, propagation })
     }
 
     fn validate(&self) -> anyhow::Result<()> {

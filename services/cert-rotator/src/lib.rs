@@ -12,6 +12,7 @@
 pub mod access;
 mod arguments;
 mod backoff;
+mod deployment;
 pub mod issuance;
 pub mod metrics;
 mod owner;
@@ -32,6 +33,7 @@ use prometheus::Registry;
 use sallyport_telemetry::Readiness;
 
 pub use arguments::Args;
+pub use deployment::Pods;
 pub use rotator::{Config, Registration};
 
 /// The name under which everything is written to the API server.

@@ -4,7 +4,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use prometheus::{GaugeVec, IntCounterVec, IntGaugeVec, Opts, Registry};
 
-use crate::state::Step;
+use crate::state::{Phase, Step};
 use crate::store::Slot;
 
 /// The rotator's metrics, resolved once.
@@ -16,6 +16,7 @@ pub struct Metrics {
     writes: IntCounterVec,
     backoff: GaugeVec,
     failures: IntCounterVec,
+    awaited_since: IntGaugeVec,
 }
 
 impl Metrics {
@@ -58,6 +59,14 @@ impl Metrics {
                 Opts::new("sallyport_rotator_failures_total", "Rounds of work that failed."),
                 &["task"],
             )?,
+            awaited_since: IntGaugeVec::new(
+                Opts::new(
+                    "sallyport_rotation_awaited_since_timestamp_seconds",
+                    "Since when the rotation of the authority waits for a phase to be seen complete, in seconds since \
+                     the epoch; 0 while it does not.",
+                ),
+                &["phase"],
+            )?,
         };
         registry.register(Box::new(metrics.not_after.clone()))?;
         registry.register(Box::new(metrics.rotations.clone()))?;
@@ -65,7 +74,9 @@ impl Metrics {
         registry.register(Box::new(metrics.writes.clone()))?;
         registry.register(Box::new(metrics.backoff.clone()))?;
         registry.register(Box::new(metrics.failures.clone()))?;
-        for phase in ["authority", "leaf", "bundle"] {
+        registry.register(Box::new(metrics.awaited_since.clone()))?;
+        metrics.awaited(None);
+        for phase in Step::PHASES {
             metrics.rotations.with_label_values(&[phase]).reset();
         }
         for task in ["certificates", "registration"] {
@@ -81,6 +92,18 @@ impl Metrics {
 
     pub(crate) fn step(&self, step: &Step) {
         self.rotations.with_label_values(&[step.phase()]).inc();
+    }
+
+    pub(crate) fn awaited(&self, awaited: Option<Phase>) {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+        for phase in Phase::ALL {
+            let since = self.awaited_since.with_label_values(&[phase.word()]);
+            if awaited != Some(phase) {
+                since.set(0);
+            } else if since.get() == 0 {
+                since.set(i64::try_from(now).unwrap_or(i64::MAX));
+            }
+        }
     }
 
     pub(crate) fn in_sync(&self, configuration: &str, in_sync: bool) {

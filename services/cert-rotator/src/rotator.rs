@@ -10,18 +10,21 @@ use sallyport_telemetry::Condition;
 use tokio::sync::Notify;
 use tracing::{error, info};
 
-use crate::issuance::{self, Policy};
+use crate::deployment::{Deployment, Expected, Pods};
+use crate::issuance::{self, IssuanceError, Policy, Settled};
 use crate::metrics::Metrics;
 use crate::registration::controller::chain;
 use crate::registration::live::Objects;
 use crate::registration::{Controller, Source};
-use crate::store::{Slot, Store};
+use crate::store::{Slot, Store, StoreError};
 use crate::watches::{Watched, Watches};
 
 /// The wait after a first failed round; it doubles up to [`LONGEST_RETRY`].
 const FIRST_RETRY: Duration = Duration::from_secs(1);
 /// The longest wait after a failed round.
 const LONGEST_RETRY: Duration = Duration::from_secs(30);
+/// How soon to look again whether a phase of a rotation is complete.
+const LOOK_AGAIN: Duration = Duration::from_secs(2);
 /// Events come in bursts; a round begins this long after the first.
 const SETTLE: Duration = Duration::from_millis(100);
 
@@ -38,6 +41,10 @@ pub struct Config {
     pub interval: Duration,
     /// What is registered; `None` for certificates alone.
     pub registration: Option<Registration>,
+    /// The pods that are asked what they have loaded; `None` where there are none, and time alone has to do.
+    pub pods: Option<Pods>,
+    /// How long it takes at the most until what is stored has reached those who cannot be asked.
+    pub propagation: Duration,
 }
 
 impl Config {
@@ -94,6 +101,9 @@ struct Rotator {
     controller: Option<Controller>,
     watches: Option<Watches>,
     certificates: Condition,
+    deployment: Deployment,
+    /// Why the rotation under way last did not go on, so that a long wait is one line in the log.
+    last_lack: Option<String>,
     failures: u32,
 }
 
@@ -112,7 +122,17 @@ pub(crate) async fn run(
         (None, Store::Directory(_)) => None,
     };
     let watches = client.map(|client| Watches::new(client, &config.namespace, Arc::clone(&wake)));
-    let mut rotator = Rotator { config, metrics, controller, watches, certificates, failures: 0 };
+    let deployment = Deployment::new(config.pods.clone(), config.propagation);
+    let mut rotator = Rotator {
+        config,
+        metrics,
+        controller,
+        watches,
+        certificates,
+        deployment,
+        last_lack: None,
+        failures: 0,
+    };
     loop {
         // Both halves of a round may be dropped at any point: whatever was written, the next round goes on.
         let wait = tokio::select! {
@@ -164,8 +184,38 @@ impl Rotator {
             wait = round.again.map_or(wait, |again| again.max(SETTLE).min(wait));
             let described = round.watched.into_iter().map(|(kind, name)| Watched::Described(kind, name));
             self.watch(described.collect());
+            if settled.awaited.is_some() && round.again.is_some() {
+                self.deployment.unsettled();
+                self.lacks("the registration is not as described yet".to_owned());
+                return Ok(wait.clamp(SETTLE, LOOK_AGAIN));
+            }
         }
-        Ok(wait)
+        if settled.awaited.is_none() {
+            return Ok(wait);
+        }
+        let advanced = self.advance(&settled).await.map_err(|error| ("certificates", error.into()))?;
+        Ok(if advanced { Duration::ZERO } else { LOOK_AGAIN })
+    }
+
+    /// Takes the step that a rotation waits for, if its phase is seen to be complete. Returns whether it was taken.
+    async fn advance(&mut self, settled: &Settled) -> Result<bool, IssuanceError> {
+        let Some((phase, _)) = &settled.awaited else { return Ok(false) };
+        let expected = Expected { phase: *phase, bundle: &settled.bundle, serials: &settled.serials };
+        // Asked immediately before the step, which is conditional on what was expected.
+        if let Some(lack) = self.deployment.lacks(&expected).await.map_err(StoreError::from)? {
+            self.lacks(lack);
+            return Ok(false);
+        }
+        self.last_lack = None;
+        let Config { store, policy, .. } = &self.config;
+        issuance::advance(store, policy, &self.metrics, settled, SystemTime::now()).await
+    }
+
+    fn lacks(&mut self, lack: String) {
+        if self.last_lack.as_ref() != Some(&lack) {
+            info!(reason = lack, "rotation: not going on yet");
+            self.last_lack = Some(lack);
+        }
     }
 
     /// Watches the places that are always of interest, and `described` once it is known.

@@ -11,7 +11,7 @@ use std::fmt;
 
 use sallyport_pki::files::FileError;
 use sallyport_pki::names::{AUTHORITY, Member};
-use sallyport_pki::{Identity, Stored};
+use sallyport_pki::{Identity, KeyPair, Stored};
 
 pub use cluster::{ClusterStore, SecretNames};
 pub use directory::DirectoryStore;
@@ -58,12 +58,41 @@ pub struct Entry {
     pub stored: Stored,
     /// The version that was read; `None` when there is nothing yet.
     version: Option<String>,
+    /// The request for another authority that was not begun, as it was written.
+    request: Option<String>,
 }
 
 impl Entry {
     /// The certificate, key and bundle there.
     pub fn identity(&self) -> Identity {
         Identity::from_stored(&self.stored)
+    }
+
+    /// Whether somebody asked for another authority, and it was not begun.
+    pub fn is_asked_for(&self) -> bool {
+        self.request.is_some()
+    }
+}
+
+/// What is written into a place.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Content {
+    /// The certificate, key and bundle.
+    pub identity: Identity,
+    /// The authority that is to follow, beside the authority.
+    pub successor: Option<KeyPair>,
+}
+
+impl Content {
+    /// What a place holds that is no authority's.
+    pub fn of(identity: Identity) -> Self {
+        Self { identity, successor: None }
+    }
+
+    /// Writes it over what is stored, and leaves every other key alone.
+    fn store(&self, stored: &mut Stored) {
+        self.identity.store(stored);
+        stored.set_successor(self.successor.as_ref());
     }
 }
 
@@ -125,11 +154,12 @@ impl Store {
         Ok(entries)
     }
 
-    /// Writes `identity` into a place over the `entry` that was read there.
-    pub async fn save(&self, slot: Slot, entry: &Entry, identity: &Identity) -> Result<Saved, StoreError> {
+    /// Writes `content` into a place over the `entry` that was read there. A successor that is new answers the
+    /// request for it.
+    pub async fn save(&self, slot: Slot, entry: &Entry, content: &Content) -> Result<Saved, StoreError> {
         match self {
-            Self::Cluster(store) => store.save(slot, entry, identity).await,
-            Self::Directory(store) => store.save(slot, entry, identity).await,
+            Self::Cluster(store) => store.save(slot, entry, content).await,
+            Self::Directory(store) => store.save(slot, entry, content).await,
         }
     }
 }

@@ -12,6 +12,7 @@
 - --ca-life={{ .values.caLife }}
 - --leaf-life={{ .values.leafLife }}
 - --key-algorithm={{ .values.keyAlgorithm }}
+- --pods={{ range $key, $value := include "sallyport.releaseSelector" .root | fromYaml }}{{ $key }}={{ $value }},{{ end }}app.kubernetes.io/component
 - --registration-configmap={{ $fullname }}-registration
 - --owner-cluster-role={{ include "sallyport.clusterName" .root }}
 - --owner-service-account={{ include "sallyport.serviceName" . }}

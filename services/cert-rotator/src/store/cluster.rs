@@ -7,14 +7,21 @@ use k8s_openapi::api::core::v1::{Secret, ServiceAccount};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use kube::api::{Patch, PatchParams, PostParams};
 use kube::{Api, Client};
+use sallyport_pki::Stored;
 use sallyport_pki::names::Member;
-use sallyport_pki::{Identity, Stored};
-use serde_json::json;
+use sallyport_pki::stored::{SUCCESSOR_CERTIFICATE, SUCCESSOR_PRIVATE_KEY};
+use serde_json::{Value, json};
 
-use super::{Entry, Saved, Slot, StoreError};
+use super::{Content, Entry, Saved, Slot, StoreError};
 use crate::FIELD_MANAGER;
 use crate::access::{AccessError, Verb, call};
 use crate::owner::uid;
+
+/// Annotation of the authority's Secret by which another authority is asked for: any value that is not that of
+/// [`ROTATED`].
+pub const ROTATE: &str = "sallyport.dev/rotate";
+/// Annotation with the value of [`ROTATE`] that was answered last.
+pub const ROTATED: &str = "sallyport.dev/rotated";
 
 /// The type of every Secret that is made here.
 const TYPE: &str = "kubernetes.io/tls";
@@ -80,12 +87,15 @@ impl ClusterStore {
         let name = self.names.of(slot);
         let secret = call(Verb::Get, "secrets", name, self.secrets.get_opt(name)).await?;
         let Some(secret) = secret else {
-            return Ok(Entry { stored: Stored::default(), version: None });
+            return Ok(Entry { stored: Stored::default(), version: None, request: None });
         };
         let data = secret.data.unwrap_or_default();
+        let annotations = secret.metadata.annotations.unwrap_or_default();
+        let request = annotations.get(ROTATE).filter(|_| slot == Slot::Authority);
         Ok(Entry {
             stored: Stored(data.into_iter().map(|(key, ByteString(bytes))| (key, bytes)).collect()),
             version: secret.metadata.resource_version,
+            request: request.filter(|request| annotations.get(ROTATED) != Some(request)).cloned(),
         })
     }
 
@@ -93,11 +103,11 @@ impl ClusterStore {
         &self,
         slot: Slot,
         entry: &Entry,
-        identity: &Identity,
+        content: &Content,
     ) -> Result<Saved, StoreError> {
         let name = self.names.of(slot);
         let mut ours = Stored::default();
-        identity.store(&mut ours);
+        content.store(&mut ours);
         let data: BTreeMap<String, ByteString> =
             ours.0.into_iter().map(|(key, bytes)| (key, ByteString(bytes))).collect();
         let written = match &entry.version {
@@ -119,7 +129,18 @@ impl ClusterStore {
             }
             Some(version) => {
                 // A merge patch: the type, which cannot change, and keys of others stay as they are.
-                let patch = Patch::Merge(json!({"metadata": {"resourceVersion": version}, "data": data}));
+                let mut data = json!(data);
+                for key in [SUCCESSOR_CERTIFICATE, SUCCESSOR_PRIVATE_KEY] {
+                    if content.successor.is_none() && entry.stored.0.contains_key(key) {
+                        data[key] = Value::Null;
+                    }
+                }
+                let mut metadata = json!({"resourceVersion": version});
+                let is_new = content.successor.is_some() && content.successor != entry.stored.successor();
+                if let Some(request) = entry.request.as_ref().filter(|_| is_new) {
+                    metadata["annotations"] = json!({ROTATED: request});
+                }
+                let patch = Patch::Merge(json!({"metadata": metadata, "data": data}));
                 let params =
                     PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
                 let write = self.secrets.patch(name, &params, &patch);

@@ -3,9 +3,9 @@
 use std::fs::{File, OpenOptions};
 use std::path::{Path, PathBuf};
 
-use sallyport_pki::{Identity, files};
+use sallyport_pki::files;
 
-use super::{Entry, Saved, Slot, StoreError};
+use super::{Content, Entry, Saved, Slot, StoreError};
 
 /// File that a writer holds locked, so that of two rotators on one directory the second sees the first's work.
 const LOCK: &str = ".lock";
@@ -24,16 +24,16 @@ impl DirectoryStore {
 
     pub(super) async fn load(&self, slot: Slot) -> Result<Entry, StoreError> {
         let directory = self.root.join(slot.word());
-        blocking(move || Ok(Entry { stored: files::read(&directory)?, version: None })).await
+        blocking(move || Ok(Entry { stored: files::read(&directory)?, version: None, request: None })).await
     }
 
     pub(super) async fn save(
         &self,
         slot: Slot,
         entry: &Entry,
-        identity: &Identity,
+        content: &Content,
     ) -> Result<Saved, StoreError> {
-        let (root, entry, identity) = (self.root.clone(), entry.clone(), identity.clone());
+        let (root, entry, content) = (self.root.clone(), entry.clone(), content.clone());
         blocking(move || {
             let directory = root.join(slot.word());
             files::create(&root, 0o755)?;
@@ -46,7 +46,7 @@ impl DirectoryStore {
             if slot == Slot::Authority {
                 files::create(&directory, 0o700)?;
             }
-            identity.store(&mut stored);
+            content.store(&mut stored);
             files::write(&directory, &stored)?;
             Ok(Saved::Done)
         })
@@ -73,7 +73,7 @@ mod tests {
     use std::os::unix::fs::PermissionsExt as _;
 
     use sallyport_pki::names::Member;
-    use sallyport_pki::{Bundle, KeyPair, Stored};
+    use sallyport_pki::{Bundle, Identity, KeyPair, Stored};
 
     use super::*;
 
@@ -84,6 +84,10 @@ mod tests {
         }
     }
 
+    fn content(text: &str) -> Content {
+        Content::of(identity(text))
+    }
+
     #[tokio::test]
     async fn what_is_saved_is_loaded_and_unknown_keys_are_kept_r_01() {
         let dir = tempfile::tempdir().unwrap();
@@ -91,11 +95,11 @@ mod tests {
         let slot = Slot::Member(Member::Webhook);
         let empty = store.load(slot).await.unwrap();
         assert_eq!(empty.stored, Stored::default());
-        assert_eq!(store.save(slot, &empty, &identity("1")).await.unwrap(), Saved::Done);
+        assert_eq!(store.save(slot, &empty, &content("1")).await.unwrap(), Saved::Done);
         fs::write(dir.path().join("certificates/webhook/mine"), "kept").unwrap();
         let first = store.load(slot).await.unwrap();
         assert_eq!(first.identity(), identity("1"));
-        assert_eq!(store.save(slot, &first, &identity("2")).await.unwrap(), Saved::Done);
+        assert_eq!(store.save(slot, &first, &content("2")).await.unwrap(), Saved::Done);
         let second = store.load(slot).await.unwrap();
         assert_eq!(second.identity(), identity("2"));
         assert_eq!(second.stored.0["mine"], b"kept");
@@ -106,8 +110,8 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let store = DirectoryStore::new(dir.path().to_owned());
         let read = store.load(Slot::Authority).await.unwrap();
-        assert_eq!(store.save(Slot::Authority, &read, &identity("1")).await.unwrap(), Saved::Done);
-        assert_eq!(store.save(Slot::Authority, &read, &identity("2")).await.unwrap(), Saved::Overtaken);
+        assert_eq!(store.save(Slot::Authority, &read, &content("1")).await.unwrap(), Saved::Done);
+        assert_eq!(store.save(Slot::Authority, &read, &content("2")).await.unwrap(), Saved::Overtaken);
         assert_eq!(store.load(Slot::Authority).await.unwrap().identity(), identity("1"));
     }
 
@@ -116,7 +120,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let store = DirectoryStore::new(dir.path().to_owned());
         let read = store.load(Slot::Authority).await.unwrap();
-        store.save(Slot::Authority, &read, &identity("1")).await.unwrap();
+        store.save(Slot::Authority, &read, &content("1")).await.unwrap();
         let mode = |path: &str| fs::metadata(dir.path().join(path)).unwrap().permissions().mode() & 0o777;
         assert_eq!(mode("ca"), 0o700);
         assert_eq!(mode("ca/tls.key"), 0o600);

@@ -1,0 +1,7 @@
+//! Certificates and registration against a real API server, one for each test.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod cluster;
+mod registration;
+mod rotation;
+mod secrets;
