@@ -213,6 +213,8 @@ pub async fn a_deleted_namespace(cluster: Arc<Cluster>) -> Result<()> {
     let cluster = &*cluster;
     let doomed = Release { name: "sallyport", namespace: "doomed", helm: Helm::Four };
     MAIN.uninstall(cluster).await.ok();
+    // Pods are tried there as well.
+    MAIN.make_namespace(cluster).await?;
     let mut values = Release::with_recipes(cluster);
     // The namespace waits for its webhooks, and those for idle connections.
     merge(&mut values, &new_connections());

@@ -84,7 +84,8 @@ impl Release {
         cluster.helm(self.helm, &arguments, values).await.map(drop)
     }
 
-    async fn make_namespace(&self, cluster: &Cluster) -> Result<()> {
+    /// Makes the release's namespace, where the Pod Security Standard "restricted" is enforced.
+    pub async fn make_namespace(&self, cluster: &Cluster) -> Result<()> {
         let restricted = json!({"pod-security.kubernetes.io/enforce": "restricted"});
         cluster.namespace(self.namespace, &restricted).await
     }
