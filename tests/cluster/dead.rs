@@ -1,6 +1,6 @@
 //! When Sallyport is not there: who is refused, who is not, and how the rest is freed.
 
-use crate::environment::{Cluster, Helm, PART_OF, eventually, items, run};
+use crate::environment::{CONFIGURATIONS, Cluster, Helm, PART_OF, eventually, items, run};
 use crate::life::{in_force, new_connections, nothing_left};
 use crate::load::{self, Expect, Load};
 use crate::release::{MAIN, Release, SERVICES, merge};
@@ -10,8 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// The one command that frees a cluster, as the documents and the chart's notes give it.
-const EMERGENCY: [&str; 4] =
-    ["delete", "mutatingwebhookconfigurations,validatingwebhookconfigurations", "-l", PART_OF];
+const EMERGENCY: [&str; 4] = ["delete", CONFIGURATIONS, "-l", PART_OF];
 
 /// A release whose images cannot be pulled is never registered, and refuses nobody.
 pub async fn a_failed_install(cluster: Arc<Cluster>) -> Result<()> {
@@ -195,7 +194,7 @@ pub async fn two_releases(cluster: Arc<Cluster>) -> Result<()> {
     second.deploy(cluster, &values).await?;
     MAIN.registered(cluster).await?;
     second.registered(cluster).await?;
-    tokio::join!(kill(cluster, MAIN), kill(cluster, second)).0?;
+    tokio::try_join!(kill(cluster, MAIN), kill(cluster, second))?;
     for release in [MAIN, second] {
         for service in SERVICES {
             release.rolled_out(cluster, service).await?;

@@ -23,6 +23,9 @@ const COMMAND: Duration = Duration::from_secs(300);
 /// The label of everything that belongs to a suite.
 pub const PART_OF: &str = "app.kubernetes.io/part-of=sallyport";
 
+/// What a suite registers.
+pub const CONFIGURATIONS: &str = "mutatingwebhookconfigurations,validatingwebhookconfigurations";
+
 /// A program's generation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Helm {

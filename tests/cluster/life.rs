@@ -1,6 +1,6 @@
 //! From install to uninstall: what appears, what is left.
 
-use crate::environment::{Cluster, Helm, PART_OF, eventually, none};
+use crate::environment::{CONFIGURATIONS, Cluster, Helm, PART_OF, eventually, items, none};
 use crate::load::{self, Expect, Load};
 use crate::release::{MAIN, Release, SERVICES, merge};
 use anyhow::{Result, ensure};
@@ -65,7 +65,7 @@ async fn leftovers(cluster: &Cluster, release: Release) -> Result<Vec<String>> {
         .collect();
     let list = cluster.get(&[&kinds.join(","), "-A"]).await?;
     let mut left = Vec::new();
-    for object in crate::environment::items(&list) {
+    for object in items(&list) {
         let (kind, metadata) = (object["kind"].as_str().unwrap_or_default(), &object["metadata"]);
         let (name, namespace) =
             (metadata["name"].as_str().unwrap_or_default(), metadata["namespace"].as_str());
@@ -134,18 +134,10 @@ pub async fn two_releases(cluster: Arc<Cluster>) -> Result<()> {
     let second = SECOND.configurations(cluster).await?;
     ensure!(second.len() == 1, "the second release has a mutating policy alone: {}", second.len());
 
-    let tested = cluster.helm(
-        Helm::Four,
-        &["test", MAIN.name, "-n", MAIN.namespace, "--timeout", "60s"],
-        &Value::Null,
-    );
-    tested.await?;
-    let tested = cluster.helm(
-        Helm::Three,
-        &["test", SECOND.name, "-n", SECOND.namespace, "--timeout", "60s"],
-        &Value::Null,
-    );
-    tested.await?;
+    for release in [MAIN, SECOND] {
+        let arguments = ["test", release.name, "-n", release.namespace, "--timeout", "60s"];
+        cluster.helm(release.helm, &arguments, &Value::Null).await?;
+    }
 
     for (release, beside) in [(SECOND, "hello-added"), (MAIN, "")] {
         let load = Load::start(cluster, Expect::Success).await?;
@@ -186,14 +178,7 @@ pub async fn replaced_owner(cluster: Arc<Cluster>) -> Result<()> {
     .await?;
     eprintln!("     the registration was back after {:.1} s", took.as_secs_f64());
     in_force(cluster, "hello-added", "OK").await?;
-    let listed = cluster.kubectl(&[
-        "get",
-        "mutatingwebhookconfigurations,validatingwebhookconfigurations",
-        "-l",
-        PART_OF,
-        "-o",
-        "name",
-    ]);
+    let listed = cluster.kubectl(&["get", CONFIGURATIONS, "-l", PART_OF, "-o", "name"]);
     ensure!(listed.await?.lines().count() == 2, "the emergency command would not find both");
     Ok(())
 }

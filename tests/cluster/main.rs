@@ -31,7 +31,6 @@ fn main() -> anyhow::Result<()> {
     let runtime =
         Arc::new(tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?);
     let cluster = Arc::new(runtime.block_on(Cluster::connect())?);
-    let soak = std::env::var_os("SALLYPORT_SOAK").is_some();
 
     let mut trials = Vec::new();
     let mut scenario = |name: &str, is_long: bool, run: fn(Arc<Cluster>) -> Scenario| {
@@ -42,7 +41,7 @@ fn main() -> anyhow::Result<()> {
             eprintln!("     took {:.0} s", begun.elapsed().as_secs_f64());
             outcome.map_err(|error| format!("{error:#}").into())
         });
-        trials.push(trial.with_ignored_flag(is_long && !soak));
+        trials.push(trial.with_ignored_flag(is_long));
     };
     scenario("failed_install_blocks_nobody", false, |c| Box::pin(dead::a_failed_install(c)));
     scenario("two_releases_come_and_go_with_helm_3_and_4", false, |c| Box::pin(life::two_releases(c)));

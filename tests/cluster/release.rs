@@ -1,6 +1,6 @@
 //! A release of the chart.
 
-use crate::environment::{Cluster, Helm, eventually, items};
+use crate::environment::{CONFIGURATIONS, Cluster, Helm, eventually, items};
 use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
@@ -56,32 +56,21 @@ impl Release {
 
     /// Installs or upgrades, and waits until every pod is ready. How long it took is in the answer.
     pub async fn deploy(&self, cluster: &Cluster, values: &Value) -> Result<Duration> {
-        self.make_namespace(cluster).await?;
-        let chart = cluster.chart.to_str().context("the chart's path is not UTF-8")?;
         let begun = Instant::now();
-        let arguments = [
-            "upgrade",
-            "--install",
-            self.name,
-            chart,
-            "-n",
-            self.namespace,
-            "-f",
-            "-",
-            "--wait",
-            "--timeout",
-            "120s",
-        ];
-        cluster.helm(self.helm, &arguments, values).await?;
+        self.upgrade(cluster, values, &["--wait", "--timeout", "120s"]).await?;
         Ok(begun.elapsed())
     }
 
     /// Installs or upgrades without waiting.
     pub async fn apply(&self, cluster: &Cluster, values: &Value) -> Result<()> {
+        self.upgrade(cluster, values, &[]).await
+    }
+
+    async fn upgrade(&self, cluster: &Cluster, values: &Value, more: &[&str]) -> Result<()> {
         self.make_namespace(cluster).await?;
         let chart = cluster.chart.to_str().context("the chart's path is not UTF-8")?;
         let arguments = ["upgrade", "--install", self.name, chart, "-n", self.namespace, "-f", "-"];
-        cluster.helm(self.helm, &arguments, values).await.map(drop)
+        cluster.helm(self.helm, &[&arguments, more].concat(), values).await.map(drop)
     }
 
     /// Makes the release's namespace, where the Pod Security Standard "restricted" is enforced.
@@ -154,8 +143,7 @@ impl Release {
 
     /// The release's live webhook configurations; each entry has a bundle.
     pub async fn configurations(&self, cluster: &Cluster) -> Result<Vec<Value>> {
-        let kinds = "mutatingwebhookconfigurations,validatingwebhookconfigurations";
-        let list = cluster.get(&[kinds]).await?;
+        let list = cluster.get(&[CONFIGURATIONS]).await?;
         let name = self.cluster_name();
         let ours: Vec<Value> =
             items(&list).iter().filter(|live| live["metadata"]["name"] == name.as_str()).cloned().collect();

@@ -78,7 +78,7 @@ pub async fn audit(cluster: Arc<Cluster>) -> Result<()> {
     }
 
     let prefix = format!("system:serviceaccount:{}:", MAIN.namespace);
-    let (mut used, mut forbidden, mut lines) = (BTreeSet::new(), Vec::new(), 0_usize);
+    let (mut used, mut forbidden, mut lines) = (BTreeSet::<Right>::new(), BTreeSet::<Right>::new(), 0_usize);
     for line in BufReader::new(std::fs::File::open(&log).context("the audit log")?).lines() {
         let line = line?;
         if !line.contains(&prefix) {
@@ -97,26 +97,26 @@ pub async fn audit(cluster: Arc<Cluster>) -> Result<()> {
             continue;
         }
         ensure!(account == MAIN.object("cert-rotator"), "{account} called the API server: {verb} {resource}");
+        let call = (verb, resource, name);
         // While a release is removed its rights go before its pods do, and come after them at an install.
         if event["annotations"]["authorization.k8s.io/decision"] == "forbid" {
-            forbidden.push((text(&event["stageTimestamp"]), format!("{verb} {resource} {name}")));
-            continue;
+            forbidden.insert(call);
+        } else {
+            used.insert(call);
         }
-        used.insert((verb.clone(), resource.clone(), name));
-        used.insert((verb, resource, String::new()));
     }
     ensure!(lines > 0, "the audit log has no line of the release");
+    // What is granted without a name is granted on any.
+    let any = |(verb, resource, _): &Right| (verb.clone(), resource.clone(), String::new());
+    let is_granted = |call: &&Right| granted.contains(*call) || granted.contains(&any(call));
     let beyond: Vec<String> = used
-        .iter()
-        .filter(|(verb, resource, name)| {
-            !name.is_empty()
-                && !granted.contains(&(verb.clone(), resource.clone(), name.clone()))
-                && !granted.contains(&(verb.clone(), resource.clone(), String::new()))
-        })
+        .union(&forbidden)
+        .filter(|call| !is_granted(call))
         .map(|(verb, resource, name)| format!("{verb} {resource} {name}"))
         .collect();
-    none("allowed beyond the release's own roles", &beyond)?;
+    none("asked for beyond the release's own roles", &beyond)?;
 
+    let used: BTreeSet<Right> = used.iter().flat_map(|call| [call.clone(), any(call)]).collect();
     let (mut justified, mut unused) = (BTreeSet::new(), Vec::new());
     for (verb, resource, name) in granted.difference(&used) {
         match UNUSED.iter().find(|(v, r, _)| v == verb && r == resource) {
@@ -127,13 +127,9 @@ pub async fn audit(cluster: Arc<Cluster>) -> Result<()> {
     for (verb, resource, reason) in justified {
         eprintln!("     granted, not used: {verb} {resource}: {reason}");
     }
-    eprintln!(
-        "     {} rights granted, {lines} calls in the log, {} forbidden",
-        granted.len(),
-        forbidden.len()
-    );
-    for (when, call) in forbidden.iter().take(20) {
-        eprintln!("     forbidden at {when}: {call}");
+    eprintln!("     {} rights granted, {lines} calls in the log", granted.len());
+    for (verb, resource, name) in &forbidden {
+        eprintln!("     forbidden while the release came or went: {verb} {resource} {name}");
     }
     ensure!(unused.is_empty(), "granted and never used: {}", unused.join(", "));
     Ok(())

@@ -66,8 +66,7 @@ spec:
 apiVersion: v1
 kind: Service
 metadata:
-  {{- $metadata := include "sallyport.metadata" . | fromYaml }}
-  {{- toYaml (merge (dict "name" (printf "%s-ip" $metadata.name)) $metadata) | nindent 2 }}
+  {{- include "sallyport.metadata" (dict "root" .root "component" .component "values" .values "suffix" "-ip") | nindent 2 }}
 spec:
   type: ClusterIP
   {{- include "sallyport.backendEndpoints" . | nindent 2 }}

@@ -26,9 +26,9 @@ Names and labels. Templates that speak of one service take a dict, the "service"
 {{- printf "%s.%s" (include "sallyport.fullname" .) .Release.Namespace -}}
 {{- end -}}
 
-{{/* The objects of a service. */}}
+{{/* The objects of a service; "suffix" tells a second one of a kind from the first. */}}
 {{- define "sallyport.serviceName" -}}
-{{- printf "%s-%s" (include "sallyport.fullname" .root) .component -}}
+{{- printf "%s-%s%s" (include "sallyport.fullname" .root) .component (default "" .suffix) -}}
 {{- end -}}
 
 {{/* What the webhook's certificate is for, and what backends let in. */}}
@@ -39,7 +39,7 @@ Names and labels. Templates that speak of one service take a dict, the "service"
 {{/* Where the webhook finds a backend. The name is absolute, trailing dot included: with the search list of a pod's
      resolver each look-up would be five. */}}
 {{- define "sallyport.backendAddress" -}}
-{{- printf "%s%s.%s.svc.%s.:9443" (include "sallyport.serviceName" .) (default "" .suffix) .root.Release.Namespace .root.Values.clusterDomain -}}
+{{- printf "%s.%s.svc.%s.:9443" (include "sallyport.serviceName" .) .root.Release.Namespace .root.Values.clusterDomain -}}
 {{- end -}}
 
 {{- define "sallyport.chart" -}}

@@ -12,21 +12,22 @@ use futures::StreamExt as _;
 use http_body_util::{BodyExt as _, Empty, Limited};
 use hyper_util::rt::TokioIo;
 use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use kube::api::ListParams;
 use kube::{Api, Client};
-use sallyport_pki::Bundle;
 use sallyport_pki::names::Member;
 use serde::Deserialize;
 use tokio::net::TcpStream;
 
 use crate::access::{AccessError, Verb, call};
+use crate::registration::proof::pod_port;
 use crate::state::Phase;
 
 /// The label that says which service a pod is of.
 const COMPONENT: &str = "app.kubernetes.io/component";
 /// The name of the admin port of a pod.
 const ADMIN: &str = "admin";
-/// Where a process shows its certificate and its bundle.
+/// Where a process shows its certificate and its bundle; `sallyport-net` serves it.
 const PAGE: &str = "/tls";
 /// The longest page, in bytes.
 const MAX_PAGE: usize = 16 << 10;
@@ -58,7 +59,8 @@ impl std::fmt::Debug for Pods {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Expected<'a> {
     pub(crate) phase: Phase,
-    pub(crate) bundle: &'a Bundle,
+    /// The fingerprint of the bundle.
+    pub(crate) bundle: String,
     pub(crate) serials: &'a BTreeMap<Member, String>,
 }
 
@@ -86,7 +88,7 @@ impl Deployment {
 
     /// Why the phase is not complete, or `None` if it is. Everything that is expected has to be stored already.
     pub(crate) async fn lacks(&mut self, expected: &Expected<'_>) -> Result<Option<String>, AccessError> {
-        let key = format!("{:?} {} {:?}", expected.phase, expected.bundle.fingerprint(), expected.serials);
+        let key = format!("{:?} {} {:?}", expected.phase, expected.bundle, expected.serials);
         let since = match &self.stored {
             Some((known, since)) if *known == key => *since,
             _ => {
@@ -146,9 +148,7 @@ impl Process {
         if spec.node_name.is_none() || matches!(phase, Some("Succeeded" | "Failed")) {
             return None;
         }
-        let mut ports = spec.containers.iter().flat_map(|container| container.ports.iter().flatten());
-        let port = ports.find(|port| port.name.as_deref() == Some(ADMIN));
-        let port = port.and_then(|port| u16::try_from(port.container_port).ok());
+        let port = pod_port(pod, &IntOrString::String(ADMIN.to_owned()));
         let address = status.and_then(|status| status.pod_ip.clone());
         Some(Self { pod: pod.metadata.name.clone().unwrap_or_default(), member, address: address.zip(port) })
     }
@@ -160,7 +160,7 @@ impl Process {
             Ok(Err(error)) => return Some(format!("it does not say what it has loaded: {error}")),
             Err(_) => return Some(format!("no answer within {} s", ASK_TIMEOUT.as_secs())),
         };
-        if page.bundle_sha256 != expected.bundle.fingerprint() {
+        if page.bundle_sha256 != expected.bundle {
             return Some("it has another trust bundle".to_owned());
         }
         let serial = expected.serials.get(&self.member);
@@ -184,4 +184,66 @@ async fn page(host: &str, port: u16) -> Result<Page, Box<dyn std::error::Error +
         return Err(format!("status {status}").into());
     }
     Ok(serde_json::from_slice(&body)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::SystemTime;
+
+    use sallyport_net::{Credentials, certificate};
+    use sallyport_pki::names::Suite;
+    use sallyport_pki::{Authority, Certificate, Identity, Stored, authority, files};
+    use serde_json::json;
+
+    use super::*;
+
+    /// What a service shows of itself is what is known of the Secret that it has mounted.
+    #[test]
+    fn the_page_of_a_service_is_understood() {
+        let now = SystemTime::now();
+        let authority =
+            Authority::generate(authority::Algorithm::EcdsaP256, now, authority::AUTHORITY_LIFE).unwrap();
+        let suite = Suite::with_prefix("sallyport", "prod", "cluster.local").unwrap();
+        let leaf = suite.leaf(Member::Mutator, &sallyport_pki::names::Extras::default()).unwrap();
+        let mut bundle = sallyport_pki::Bundle::empty();
+        bundle.add(authority.certificate().clone());
+        let identity = Identity { pair: authority.issue(&leaf, now, authority::LEAF_LIFE).unwrap(), bundle };
+        let directory = tempfile::tempdir().unwrap();
+        let mut stored = Stored::default();
+        identity.store(&mut stored);
+        files::write(directory.path(), &stored).unwrap();
+
+        assert_eq!(PAGE, certificate::PAGE);
+        let credentials = Credentials::load(directory.path()).unwrap();
+        let page: Page = serde_json::from_str(&certificate::page(credentials)()).unwrap();
+        let certificate = Certificate::from_pem(identity.pair.certificate_pem.as_bytes()).unwrap();
+        assert_eq!((page.serial, page.bundle_sha256), (certificate.serial(), identity.bundle.fingerprint()));
+    }
+
+    /// Which pods are waited for, and where they are asked.
+    #[test]
+    fn pods_that_can_have_something_loaded_are_asked() {
+        let pod = |label: &str, node: Option<&str>, phase: &str, address: Option<&str>| -> Pod {
+            serde_json::from_value(json!({
+                "metadata": {"name": "p", "labels": {COMPONENT: label}},
+                "spec": {
+                    "nodeName": node,
+                    "containers": [{"name": "c", "ports": [{"name": "admin", "containerPort": 9090}]}],
+                },
+                "status": {"phase": phase, "podIP": address},
+            }))
+            .unwrap()
+        };
+        let asked = Some(Some(("10.0.0.1".to_owned(), 9090)));
+        for (pod, wanted) in [
+            (pod("mutator", Some("n"), "Running", Some("10.0.0.1")), asked),
+            (pod("mutator", Some("n"), "Pending", None), Some(None)),
+            (pod("mutator", None, "Pending", None), None),
+            (pod("mutator", Some("n"), "Succeeded", Some("10.0.0.1")), None),
+            (pod("mutator", Some("n"), "Failed", Some("10.0.0.1")), None),
+            (pod("test", Some("n"), "Running", Some("10.0.0.1")), None),
+        ] {
+            assert_eq!(Process::of(&pod).map(|process| process.address), wanted, "{pod:?}");
+        }
+    }
 }

@@ -200,7 +200,8 @@ impl Rotator {
     /// Takes the step that a rotation waits for, if its phase is seen to be complete. Returns whether it was taken.
     async fn advance(&mut self, settled: &Settled) -> Result<bool, IssuanceError> {
         let Some((phase, _)) = &settled.awaited else { return Ok(false) };
-        let expected = Expected { phase: *phase, bundle: &settled.bundle, serials: &settled.serials };
+        let bundle = settled.bundle.fingerprint();
+        let expected = Expected { phase: *phase, bundle, serials: &settled.serials };
         // Asked immediately before the step, which is conditional on what was expected.
         if let Some(lack) = self.deployment.lacks(&expected).await.map_err(StoreError::from)? {
             self.lacks(lack);

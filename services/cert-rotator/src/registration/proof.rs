@@ -190,7 +190,8 @@ fn route(service: &Service, port: u16) -> Option<(String, IntOrString)> {
     Some((selector, found.target_port.clone().unwrap_or(IntOrString::Int(found.port))))
 }
 
-fn pod_port(pod: &Pod, target: &IntOrString) -> Option<u16> {
+/// The port of a pod that a number or the name of a container's port stands for.
+pub(crate) fn pod_port(pod: &Pod, target: &IntOrString) -> Option<u16> {
     let number = match target {
         IntOrString::Int(number) => *number,
         IntOrString::String(name) => {

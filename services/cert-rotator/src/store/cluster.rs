@@ -19,9 +19,9 @@ use crate::owner::uid;
 
 /// Annotation of the authority's Secret by which another authority is asked for: any value that is not that of
 /// [`ROTATED`].
-pub const ROTATE: &str = "sallyport.dev/rotate";
+const ROTATE: &str = "sallyport.dev/rotate";
 /// Annotation with the value of [`ROTATE`] that was answered last.
-pub const ROTATED: &str = "sallyport.dev/rotated";
+const ROTATED: &str = "sallyport.dev/rotated";
 
 /// The type of every Secret that is made here.
 const TYPE: &str = "kubernetes.io/tls";
