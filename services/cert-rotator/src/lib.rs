@@ -13,6 +13,7 @@ pub mod access;
 mod arguments;
 mod backoff;
 mod deployment;
+pub mod events;
 pub mod issuance;
 pub mod metrics;
 mod owner;
