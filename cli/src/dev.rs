@@ -6,6 +6,7 @@ use crate::suite::{Suite, SuiteOptions};
 use crate::terminal::{self, GOOD, QUIET, STRONG};
 use crate::yaml;
 use anyhow::{Context as _, ensure};
+use sallyport_cert_rotator::events::Events;
 use sallyport_cert_rotator::registration::live::Objects;
 use sallyport_cert_rotator::registration::{Description, Source};
 use sallyport_cert_rotator::{Config, Registration};
@@ -230,6 +231,9 @@ fn rotate(place: &Place<'_>, suite: &Suite, admin: Admin, stop: Shutdown) -> Joi
         registration,
         pods: None,
         propagation: PROPAGATION,
+        offers: None,
+        events: Events::none(),
+        lease: None,
     };
     tokio::spawn(async move {
         let stopped = async move { stop.started().await };

@@ -4,7 +4,8 @@
 use anyhow::{Context as _, bail};
 use clap::Parser as _;
 use sallyport_backend::{Backend, Config};
-use sallyport_cert_rotator::issuance::{self, Policy};
+use sallyport_cert_rotator::events::Events;
+use sallyport_cert_rotator::issuance::{Issuance, Policy};
 use sallyport_cert_rotator::metrics::Metrics;
 use sallyport_cert_rotator::state::Wanted;
 use sallyport_cert_rotator::store::{DirectoryStore, Store};
@@ -84,7 +85,15 @@ impl Suite {
         let (extras, listen) = reach(&options.host);
         let certificates = certificates(&names, &extras).context("--host cannot be used")?;
         let metrics = Metrics::register(Admin::new("cert-rotator").registry())?;
-        let settled = issuance::settle(&store(&tls), &certificates, &metrics, SystemTime::now).await?;
+        let (store, events) = (store(&tls), Events::none());
+        let issuance = Issuance {
+            store: &store,
+            offers: None,
+            policy: &certificates,
+            metrics: &metrics,
+            events: &events,
+        };
+        let settled = issuance.settle(SystemTime::now).await?;
 
         let (stop_front, stop_backends) = (Shutdown::new(), Shutdown::new());
         let mut suite = Self {

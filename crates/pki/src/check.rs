@@ -141,11 +141,7 @@ pub fn presented(
     if !certificate.server_auth() {
         return Err(Defect::Usage("serverAuth"));
     }
-    let matches = rustls::pki_types::ServerName::try_from(server_name).is_ok_and(|name| {
-        webpki::EndEntityCert::try_from(certificate.der())
-            .is_ok_and(|leaf| leaf.verify_is_valid_for_subject_name(&name).is_ok())
-    });
-    if matches {
+    if is_valid_for(certificate, server_name) {
         Ok(certificate.clone())
     } else {
         Err(Defect::Names { missing: vec![server_name.to_owned()], surplus: Vec::new() })
@@ -218,7 +214,20 @@ fn verify(
     .map_err(chain)
 }
 
+/// Whether a client that knows the server by `name` accepts a certificate's names.
+fn is_valid_for(certificate: &Certificate, name: &str) -> bool {
+    rustls::pki_types::ServerName::try_from(name).is_ok_and(|name| {
+        webpki::EndEntityCert::try_from(certificate.der())
+            .is_ok_and(|leaf| leaf.verify_is_valid_for_subject_name(&name).is_ok())
+    })
+}
+
 fn names(certificate: &Certificate, wanted: &LeafRequest) -> Result<(), Defect> {
+    if wanted.allows_more() {
+        let missing = wanted.dns_names().iter().filter(|name| !is_valid_for(certificate, name));
+        let missing: Vec<String> = missing.cloned().collect();
+        return if missing.is_empty() { Ok(()) } else { Err(Defect::Names { missing, surplus: Vec::new() }) };
+    }
     let difference = |left: &LeafNames<'_>, right: &LeafNames<'_>| -> Vec<String> {
         let names = left.dns_names.difference(right.dns_names).cloned();
         names.chain(left.addresses.difference(right.addresses).map(IpAddr::to_string)).collect()

@@ -14,6 +14,7 @@ pub struct LeafRequest {
     addresses: BTreeSet<IpAddr>,
     client_auth: bool,
     common_name: Option<String>,
+    allows_more: bool,
 }
 
 impl LeafRequest {
@@ -27,7 +28,14 @@ impl LeafRequest {
             addresses: BTreeSet::new(),
             client_auth: false,
             common_name: (name.len() <= MAX_COMMON_NAME).then_some(name),
+            allows_more: false,
         }
+    }
+
+    /// A server leaf that somebody else issues for a Service: it has the name by which the Service is verified,
+    /// `name.namespace.svc`, and whatever others its issuer likes.
+    pub fn at_least(service: &ServiceName) -> Self {
+        Self { dns_names: [service.server_name()].into(), allows_more: true, ..Self::for_service(service) }
     }
 
     /// Adds names and addresses beyond the Service's own.
@@ -60,6 +68,11 @@ impl LeafRequest {
     /// Whether the leaf is a client's as well.
     pub fn client_auth(&self) -> bool {
         self.client_auth
+    }
+
+    /// Whether a leaf may have other names and addresses besides.
+    pub fn allows_more(&self) -> bool {
+        self.allows_more
     }
 
     /// The subject's common name, if there is one.

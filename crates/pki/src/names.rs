@@ -259,6 +259,12 @@ impl Suite {
         let request = crate::LeafRequest::for_service(self.service(member)).with_extras(extras)?;
         Ok(if member.is_client() { request.with_client_auth() } else { request })
     }
+
+    /// What the leaf of `member` has to be at least, when somebody else issues it.
+    pub fn brought_leaf(&self, member: Member) -> crate::LeafRequest {
+        let request = crate::LeafRequest::at_least(self.service(member));
+        if member.is_client() { request.with_client_auth() } else { request }
+    }
 }
 
 #[cfg(test)]

@@ -12,7 +12,10 @@ use sallyport_pki::{Algorithm, Renewal};
 use sallyport_telemetry::TelemetryArgs;
 
 use crate::deployment::Pods;
+use crate::election::LeaseConfig;
+use crate::events::Events;
 use crate::issuance::Policy;
+use crate::offers::Offers;
 use crate::registration::Source;
 use crate::rotator::{Config, Registration};
 use crate::state::Wanted;
@@ -23,6 +26,11 @@ const DEFAULT_NAMESPACE: &str = "sallyport";
 
 /// The shortest life: dates of certificates are whole seconds, and renewal needs a few of them.
 const MIN_LIFE: Duration = Duration::from_secs(10);
+
+/// The shortest time that a Lease stays with a leader: it is renewed five times as often.
+const MIN_LEASE: Duration = Duration::from_secs(3);
+/// The longest: nobody waits longer for a leader.
+const MAX_LEASE: Duration = Duration::from_secs(5 * 60);
 
 /// Kinds of keys, as the flag spells them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
@@ -102,6 +110,39 @@ pub struct Args {
     )]
     pub validator_secret: String,
 
+    /// Secret with the webhook's certificate that somebody else issues, such as cert-manager: tls.crt, tls.key and
+    /// ca.crt. The rotator then issues nothing; it carries what was issued to the services, in phases.
+    #[arg(
+        long,
+        env = "SALLYPORT_BROUGHT_WEBHOOK_SECRET",
+        value_name = "NAME",
+        requires_all = ["brought_mutator_secret", "brought_validator_secret"],
+        conflicts_with = "store_dir"
+    )]
+    pub brought_webhook_secret: Option<String>,
+
+    /// Secret with the mutator's certificate that somebody else issues.
+    #[arg(
+        long,
+        env = "SALLYPORT_BROUGHT_MUTATOR_SECRET",
+        value_name = "NAME",
+        requires = "brought_webhook_secret"
+    )]
+    pub brought_mutator_secret: Option<String>,
+
+    /// Secret with the validator's certificate that somebody else issues.
+    #[arg(
+        long,
+        env = "SALLYPORT_BROUGHT_VALIDATOR_SECRET",
+        value_name = "NAME",
+        requires = "brought_webhook_secret"
+    )]
+    pub brought_validator_secret: Option<String>,
+
+    /// `ConfigMap` with authorities of those certificates, under any key, where the Secrets have no ca.crt.
+    #[arg(long, env = "SALLYPORT_BROUGHT_BUNDLE", value_name = "NAME", requires = "brought_webhook_secret")]
+    pub brought_bundle: Option<String>,
+
     /// Keep certificates in directories below this one instead of in Secrets.
     #[arg(long, env = "SALLYPORT_STORE_DIR", value_name = "DIR")]
     pub store_dir: Option<PathBuf>,
@@ -146,6 +187,15 @@ pub struct Args {
     /// --store-dir the services. Default: 10s, and 1m with --store-dir.
     #[arg(long, env = "SALLYPORT_PROPAGATION", value_name = "TIME", value_parser = duration)]
     pub propagation: Option<Duration>,
+
+    /// Lease by which one of several rotators leads, in the suite's namespace; it is made if it is not there. Without
+    /// it each rotator works, which is safe but for the work done twice.
+    #[arg(long, env = "SALLYPORT_LEASE", value_name = "NAME", conflicts_with = "store_dir")]
+    pub lease: Option<String>,
+
+    /// How long another rotator waits for a leader that is not heard of.
+    #[arg(long, env = "SALLYPORT_LEASE_DURATION", value_name = "TIME", default_value = "15s", value_parser = duration)]
+    pub lease_duration: Duration,
 
     /// `ConfigMap` that describes the registration, in the suite's namespace.
     #[arg(
@@ -211,8 +261,38 @@ impl Args {
         });
         let unseen = if pods.is_some() { Duration::from_secs(10) } else { Duration::from_secs(60) };
         let propagation = self.propagation.unwrap_or(unseen);
+        let lease = self.lease.clone().zip(client.clone()).map(|(name, client)| LeaseConfig {
+            client,
+            namespace: namespace.clone(),
+            name,
+            duration: self.lease_duration,
+            owner: self.owner_service_account.clone(),
+        });
+        let offers = client.as_ref().and_then(|client| {
+            let names = [
+                (Member::Webhook, self.brought_webhook_secret.clone()?),
+                (Member::Mutator, self.brought_mutator_secret.clone()?),
+                (Member::Validator, self.brought_validator_secret.clone()?),
+            ];
+            Some(Offers::new(client, &namespace, names.into(), self.brought_bundle.clone()))
+        });
+        let events = match &store {
+            Store::Cluster(store) => Events::new(store.client(), &namespace, &self.ca_secret),
+            Store::Directory(_) => Events::none(),
+        };
         let registration = client.and_then(|client| self.registration(client));
-        Ok(Config { namespace, store, policy, interval: self.interval, registration, pods, propagation })
+        Ok(Config {
+            namespace,
+            store,
+            policy,
+            interval: self.interval,
+            registration,
+            pods,
+            propagation,
+            offers,
+            events,
+            lease,
+        })
     }
 
     fn validate(&self) -> anyhow::Result<()> {
@@ -231,6 +311,11 @@ impl Args {
             ("--mutator-secret", Some(&self.mutator_secret)),
             ("--validator-secret", Some(&self.validator_secret)),
             ("--registration-configmap", self.registration_configmap.as_ref()),
+            ("--lease", self.lease.as_ref()),
+            ("--brought-webhook-secret", self.brought_webhook_secret.as_ref()),
+            ("--brought-mutator-secret", self.brought_mutator_secret.as_ref()),
+            ("--brought-validator-secret", self.brought_validator_secret.as_ref()),
+            ("--brought-bundle", self.brought_bundle.as_ref()),
             ("--owner-service-account", self.owner_service_account.as_ref()),
         ] {
             value.map_or(Ok(()), |value| dns_subdomain(flag, value))?;
@@ -248,6 +333,8 @@ impl Args {
             anyhow::ensure!(life <= MAX_LIFE, "{flag} is longer than {} days", MAX_LIFE.as_secs() / 86_400);
         }
         anyhow::ensure!(self.leaf_life <= self.ca_life, "--leaf-life is longer than --ca-life");
+        anyhow::ensure!(self.lease_duration >= MIN_LEASE, "--lease-duration is shorter than 3s");
+        anyhow::ensure!(self.lease_duration <= MAX_LEASE, "--lease-duration is longer than 5m");
         let longest = Duration::from_secs(24 * 60 * 60);
         anyhow::ensure!(self.interval <= longest, "--interval is longer than a day");
         Ok(())
@@ -262,7 +349,11 @@ impl Args {
             &self.cluster_domain,
         )?;
         let extras = Extras { dns_names: self.extra_names.clone(), addresses: self.extra_addresses.clone() };
-        let leaf = |member| suite.leaf(member, &extras).map(|leaf| (member, leaf));
+        let is_brought = self.brought_webhook_secret.is_some();
+        let leaf = |member| {
+            let leaf = if is_brought { Ok(suite.brought_leaf(member)) } else { suite.leaf(member, &extras) };
+            leaf.map(|leaf| (member, leaf))
+        };
         let leaves = Member::ALL.into_iter().map(leaf).collect::<Result<_, _>>();
         Ok(Policy {
             wanted: Wanted {
@@ -346,7 +437,7 @@ mod tests {
 
     #[tokio::test]
     async fn wrong_flags_are_named_r_13() {
-        let rows: [(&[&str], &str); 8] = [
+        let rows: [(&[&str], &str); 10] = [
             (&["--leaf-life", "9s"], "--leaf-life"),
             (&["--webhook-service", "Bad_Name"], "--webhook-service"),
             (&["--namespace", ""], "--namespace"),
@@ -355,6 +446,8 @@ mod tests {
             (&["--leaf-life", "2d", "--ca-life", "1d"], "--leaf-life"),
             (&["--ca-life", "40000d"], "--ca-life"),
             (&["--ca-secret", "sallyport-mutator-tls"], "--ca-secret"),
+            (&["--lease-duration", "2s"], "--lease-duration"),
+            (&["--lease-duration", "6m"], "--lease-duration"),
         ];
         for (flags, wanted) in rows {
             let flags: Vec<&str> = flags.iter().copied().chain(["--store-dir", "unused"]).collect();

@@ -10,6 +10,7 @@ use kube::runtime::events::{Event, EventType, Recorder, Reporter};
 use tracing::debug;
 
 use crate::FIELD_MANAGER;
+use crate::conditions::cut;
 
 /// The longest note, in bytes; the API server refuses longer ones.
 const MAX_NOTE: usize = 1000;
@@ -62,15 +63,14 @@ impl Events {
         &self,
         type_: EventType,
         reason: &str,
-        mut note: String,
+        note: String,
         secondary: Option<ObjectReference>,
     ) {
         let Some((recorder, regarding)) = &self.0 else { return };
-        note.truncate(note.floor_char_boundary(MAX_NOTE));
         let event = Event {
             type_,
             reason: reason.to_owned(),
-            note: Some(note),
+            note: Some(cut(&note, MAX_NOTE).to_owned()),
             // What a controller does; there is no finer word for it here.
             action: "Reconcile".to_owned(),
             secondary,

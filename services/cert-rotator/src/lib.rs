@@ -12,10 +12,13 @@
 pub mod access;
 mod arguments;
 mod backoff;
+pub mod conditions;
 mod deployment;
+mod election;
 pub mod events;
 pub mod issuance;
 pub mod metrics;
+pub mod offers;
 mod owner;
 pub mod registration;
 mod rotator;
@@ -35,6 +38,7 @@ use sallyport_telemetry::Readiness;
 
 pub use arguments::Args;
 pub use deployment::Pods;
+pub use election::LeaseConfig;
 pub use rotator::{Config, Registration};
 
 /// The name under which everything is written to the API server.

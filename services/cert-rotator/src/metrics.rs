@@ -2,7 +2,7 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use prometheus::{GaugeVec, IntCounterVec, IntGaugeVec, Opts, Registry};
+use prometheus::{GaugeVec, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry};
 
 use crate::state::{Phase, Step};
 use crate::store::Slot;
@@ -17,6 +17,7 @@ pub struct Metrics {
     backoff: GaugeVec,
     failures: IntCounterVec,
     awaited_since: IntGaugeVec,
+    leader: IntGauge,
 }
 
 impl Metrics {
@@ -67,6 +68,10 @@ impl Metrics {
                 ),
                 &["phase"],
             )?,
+            leader: IntGauge::new(
+                "sallyport_rotator_leader",
+                "1 while this rotator leads, or none has to lead; else 0.",
+            )?,
         };
         registry.register(Box::new(metrics.not_after.clone()))?;
         registry.register(Box::new(metrics.rotations.clone()))?;
@@ -75,6 +80,7 @@ impl Metrics {
         registry.register(Box::new(metrics.backoff.clone()))?;
         registry.register(Box::new(metrics.failures.clone()))?;
         registry.register(Box::new(metrics.awaited_since.clone()))?;
+        registry.register(Box::new(metrics.leader.clone()))?;
         metrics.awaited(None);
         for phase in Step::PHASES {
             metrics.rotations.with_label_values(&[phase]).reset();
@@ -83,6 +89,18 @@ impl Metrics {
             metrics.failures.with_label_values(&[task]).reset();
         }
         Ok(metrics)
+    }
+
+    /// Says whether this rotator leads. One that does not shows nothing of what it saw when it did: it would never
+    /// be corrected.
+    pub(crate) fn leading(&self, leads: bool) {
+        self.leader.set(i64::from(leads));
+        if !leads {
+            self.not_after.reset();
+            self.in_sync.reset();
+            self.backoff.reset();
+            self.awaited(None);
+        }
     }
 
     pub(crate) fn certificate(&self, slot: Slot, not_after: SystemTime) {
@@ -94,16 +112,23 @@ impl Metrics {
         self.rotations.with_label_values(&[step.phase()]).inc();
     }
 
-    pub(crate) fn awaited(&self, awaited: Option<Phase>) {
+    /// Says what a rotation waits for. Returns for how long it has.
+    pub(crate) fn awaited(&self, awaited: Option<Phase>) -> Duration {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+        let now = i64::try_from(now).unwrap_or(i64::MAX);
+        let mut waited = 0;
         for phase in Phase::ALL {
             let since = self.awaited_since.with_label_values(&[phase.word()]);
             if awaited != Some(phase) {
                 since.set(0);
-            } else if since.get() == 0 {
-                since.set(i64::try_from(now).unwrap_or(i64::MAX));
+                continue;
             }
+            if since.get() == 0 {
+                since.set(now);
+            }
+            waited = now.saturating_sub(since.get());
         }
+        Duration::from_secs(u64::try_from(waited).unwrap_or_default())
     }
 
     pub(crate) fn in_sync(&self, configuration: &str, in_sync: bool) {

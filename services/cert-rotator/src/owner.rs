@@ -1,10 +1,14 @@
 //! Objects of the release that own what the rotator makes, so that it is collected with the release.
 
+use std::collections::BTreeMap;
 use std::fmt::Debug;
 
+use k8s_openapi::api::core::v1::ServiceAccount;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::{Api, Resource};
 use serde::de::DeserializeOwned;
 
+use crate::FIELD_MANAGER;
 use crate::access::{AccessError, Verb, call};
 
 /// The UID of the object that is to own others, or `None` if there is none or it is being deleted.
@@ -22,4 +26,26 @@ where
     let object = call(Verb::Get, resource, name, api.get_metadata_opt(name)).await?;
     let metadata = object.map(|object| object.metadata).filter(|m| m.deletion_timestamp.is_none());
     Ok(metadata.and_then(|metadata| metadata.uid))
+}
+
+/// A reference to the `ServiceAccount` that is to own others, or `None` if there is none.
+pub(crate) async fn service_account(
+    accounts: &Api<ServiceAccount>,
+    name: &str,
+) -> Result<Option<OwnerReference>, AccessError> {
+    let uid = uid(accounts, "serviceaccounts", name).await?;
+    Ok(uid.map(|uid| OwnerReference {
+        api_version: "v1".to_owned(),
+        kind: "ServiceAccount".to_owned(),
+        name: name.to_owned(),
+        uid,
+        ..OwnerReference::default()
+    }))
+}
+
+/// The labels of every namespaced object that is made here, but for those that are described.
+pub(crate) fn labels() -> BTreeMap<String, String> {
+    [("app.kubernetes.io/part-of", "sallyport"), ("app.kubernetes.io/managed-by", FIELD_MANAGER)]
+        .map(|(key, value)| (key.to_owned(), value.to_owned()))
+        .into()
 }

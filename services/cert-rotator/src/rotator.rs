@@ -3,19 +3,24 @@
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use kube::Client;
 use sallyport_telemetry::Condition;
 use tokio::sync::Notify;
 use tracing::{error, info};
 
+use crate::conditions::{Conditions, Type};
 use crate::deployment::{Deployment, Expected, Pods};
-use crate::issuance::{self, IssuanceError, Policy, Settled};
+use crate::election::{Candidacy, LeaseConfig, Standing};
+use crate::events::Events;
+use crate::issuance::{Issuance, IssuanceError, Policy, Settled};
 use crate::metrics::Metrics;
+use crate::offers::Offers;
 use crate::registration::controller::chain;
 use crate::registration::live::Objects;
 use crate::registration::{Controller, Source};
+use crate::state::Phase;
 use crate::store::{Slot, Store, StoreError};
 use crate::watches::{Watched, Watches};
 
@@ -27,6 +32,8 @@ const LONGEST_RETRY: Duration = Duration::from_secs(30);
 const LOOK_AGAIN: Duration = Duration::from_secs(2);
 /// Events come in bursts; a round begins this long after the first.
 const SETTLE: Duration = Duration::from_millis(100);
+/// How long a phase is waited for until it is told to people. The kubelet's usual delays are two minutes.
+const STUCK: Duration = Duration::from_secs(15 * 60);
 
 /// What a rotator does.
 #[derive(Debug)]
@@ -45,9 +52,21 @@ pub struct Config {
     pub pods: Option<Pods>,
     /// How long it takes at the most until what is stored has reached those who cannot be asked.
     pub propagation: Duration,
+    /// What somebody else issues; `None` where the rotator issues.
+    pub offers: Option<Offers>,
+    /// Where Events are written.
+    pub events: Events,
+    /// The Lease by which one of several leads; `None` if each works.
+    pub lease: Option<LeaseConfig>,
 }
 
 impl Config {
+    /// What makes certificates good.
+    fn issuance<'a>(&'a self, metrics: &'a Metrics) -> Issuance<'a> {
+        let Self { store, policy, offers, events, .. } = self;
+        Issuance { store, offers: offers.as_ref(), policy, metrics, events }
+    }
+
     /// What keeps the registration, if there is one.
     fn controller(&self, metrics: &Metrics) -> Option<Controller> {
         let registration = self.registration.as_ref()?;
@@ -64,9 +83,9 @@ impl Config {
 /// Looks at everything and writes nothing: what is not as it should be, a line each.
 pub(crate) async fn inspect(config: &Config, metrics: &Metrics) -> anyhow::Result<Vec<String>> {
     let now = SystemTime::now();
-    let bundle = match issuance::inspect(&config.store, &config.policy, now).await? {
+    let bundle = match config.issuance(metrics).inspect(now).await? {
         Ok(bundle) => bundle,
-        Err(step) => return Ok(vec![step.to_string()]),
+        Err(faults) => return Ok(faults),
     };
     match config.controller(metrics) {
         Some(controller) => Ok(controller.inspect(&bundle, now).await?),
@@ -95,60 +114,118 @@ impl std::fmt::Debug for Registration {
     }
 }
 
-struct Rotator {
-    config: Config,
-    metrics: Metrics,
+/// One term of a rotator that leads. What it remembers ends with it.
+struct Rotator<'a> {
+    config: &'a Config,
+    metrics: &'a Metrics,
+    conditions: &'a Conditions,
+    ready: &'a Condition,
     controller: Option<Controller>,
     watches: Option<Watches>,
-    certificates: Condition,
     deployment: Deployment,
     /// Why the rotation under way last did not go on, so that a long wait is one line in the log.
     last_lack: Option<String>,
+    /// When somebody was last told that a phase is stuck.
+    told_stuck: Option<Instant>,
     failures: u32,
 }
 
-/// Runs rounds until `shutdown` completes.
+/// Runs rounds until `shutdown` completes; with a Lease, while this rotator leads.
 pub(crate) async fn run(
     config: Config,
     metrics: Metrics,
     certificates: Condition,
     mut shutdown: Pin<&mut impl Future<Output = ()>>,
 ) {
-    let wake = Arc::new(Notify::new());
-    let controller = config.controller(&metrics);
-    let client = match (&config.registration, &config.store) {
-        (Some(registration), _) => Some(registration.client.clone()),
-        (None, Store::Cluster(store)) => Some(store.client()),
-        (None, Store::Directory(_)) => None,
+    let conditions = Conditions::default();
+    let Some(lease) = config.lease.clone() else {
+        metrics.leading(true);
+        let mut rotator = Rotator::new(&config, &metrics, &conditions, &certificates);
+        rotator.rounds(shutdown.as_mut()).await;
+        rotator.end().await;
+        info!("stopped");
+        return;
     };
-    let watches = client.map(|client| Watches::new(client, &config.namespace, Arc::clone(&wake)));
-    let deployment = Deployment::new(config.pods.clone(), config.propagation);
-    let mut rotator = Rotator {
-        config,
-        metrics,
-        controller,
-        watches,
-        certificates,
-        deployment,
-        last_lack: None,
-        failures: 0,
-    };
+    let mut candidacy = Candidacy::start(lease, conditions.clone(), metrics.clone());
+    let mut standing = Standing::Unknown;
     loop {
-        // Both halves of a round may be dropped at any point: whatever was written, the next round goes on.
-        let wait = tokio::select! {
-            () = &mut shutdown => break,
-            wait = rotator.round() => wait,
-        };
-        tokio::select! {
-            () = &mut shutdown => break,
-            () = tokio::time::sleep(wait) => {}
-            () = wake.notified() => tokio::time::sleep(SETTLE.min(wait)).await,
+        match standing {
+            Standing::Leading => {
+                let mut rotator = Rotator::new(&config, &metrics, &conditions, &certificates);
+                let deposed = async {
+                    while standing == Standing::Leading {
+                        standing = candidacy.changed().await;
+                    }
+                };
+                tokio::select! {
+                    () = rotator.rounds(shutdown.as_mut()) => {
+                        rotator.end().await;
+                        break;
+                    }
+                    () = deposed => {}
+                }
+                conditions.clear();
+            }
+            Standing::Following | Standing::Unknown => {
+                // There is nothing to do for who follows, and it is ready to do it.
+                if standing == Standing::Following {
+                    certificates.set(true);
+                }
+                tokio::select! {
+                    () = &mut shutdown => break,
+                    now = candidacy.changed() => standing = now,
+                }
+            }
         }
     }
-    rotator.end().await;
+    candidacy.resign().await;
+    info!("stopped");
 }
 
-impl Rotator {
+impl<'a> Rotator<'a> {
+    fn new(
+        config: &'a Config,
+        metrics: &'a Metrics,
+        conditions: &'a Conditions,
+        ready: &'a Condition,
+    ) -> Self {
+        Self {
+            config,
+            metrics,
+            conditions,
+            ready,
+            controller: config.controller(metrics),
+            watches: None,
+            deployment: Deployment::new(config.pods.clone(), config.propagation),
+            last_lack: None,
+            told_stuck: None,
+            failures: 0,
+        }
+    }
+
+    /// Rounds until `shutdown` completes.
+    async fn rounds(&mut self, mut shutdown: Pin<&mut impl Future<Output = ()>>) {
+        let wake = Arc::new(Notify::new());
+        let client = match (&self.config.registration, &self.config.store) {
+            (Some(registration), _) => Some(registration.client.clone()),
+            (None, Store::Cluster(store)) => Some(store.client()),
+            (None, Store::Directory(_)) => None,
+        };
+        self.watches = client.map(|client| Watches::new(client, &self.config.namespace, Arc::clone(&wake)));
+        loop {
+            // Both halves of a round may be dropped at any point: whatever was written, the next round goes on.
+            let wait = tokio::select! {
+                () = &mut shutdown => break,
+                wait = self.round() => wait,
+            };
+            tokio::select! {
+                () = &mut shutdown => break,
+                () = tokio::time::sleep(wait) => {}
+                () = wake.notified() => tokio::time::sleep(SETTLE.min(wait)).await,
+            }
+        }
+    }
+
     /// One round. Returns how long to wait at the most until the next.
     async fn round(&mut self) -> Duration {
         match self.try_round().await {
@@ -158,6 +235,8 @@ impl Rotator {
             }
             Err((task, error)) => {
                 self.metrics.failed(task);
+                let reason = if task == "certificates" { "CertificatesFailed" } else { "RegistrationFailed" };
+                self.conditions.set(Type::Ready, false, reason, &chain(error.as_ref()));
                 let doubled = FIRST_RETRY.saturating_mul(1 << self.failures.min(8)).min(LONGEST_RETRY);
                 self.failures = self.failures.saturating_add(1);
                 error!(task, retry_seconds = doubled.as_secs(), "{}", chain(error.as_ref()));
@@ -170,31 +249,45 @@ impl Rotator {
         &mut self,
     ) -> Result<Duration, (&'static str, Box<dyn std::error::Error + Send + Sync>)> {
         self.watch(Vec::new());
-        let Config { store, policy, .. } = &self.config;
-        let settled = issuance::settle(store, policy, &self.metrics, SystemTime::now).await;
+        let settled = self.config.issuance(self.metrics).settle(SystemTime::now).await;
         // What was good stays good while the store does not answer, so readiness is not taken back.
         let settled = settled.map_err(|error| ("certificates", error.into()))?;
-        self.certificates.set(true);
+        self.ready.set(true);
+        self.tell_frozen(&settled);
         let now = SystemTime::now();
         let due = settled.next_due.map(|due| due.duration_since(now).unwrap_or_default());
-        let mut wait = due.unwrap_or(self.config.interval).min(self.config.interval).max(SETTLE);
-        if let Some(controller) = &mut self.controller {
+        let interval = self.config.interval;
+        let mut wait = due.unwrap_or(interval).min(interval).max(SETTLE);
+        let mut is_registered = true;
+        if let Some(controller) = self.controller.as_mut().filter(|_| !settled.bundle.is_empty()) {
             let round = controller.round(&settled.bundle, now).await;
             let round = round.map_err(|error| ("registration", error.into()))?;
+            is_registered = round.again.is_none();
             wait = round.again.map_or(wait, |again| again.max(SETTLE).min(wait));
             let described = round.watched.into_iter().map(|(kind, name)| Watched::Described(kind, name));
             self.watch(described.collect());
-            if settled.awaited.is_some() && round.again.is_some() {
-                self.deployment.unsettled();
-                self.lacks("the registration is not as described yet".to_owned());
-                return Ok(wait.clamp(SETTLE, LOOK_AGAIN));
-            }
         }
-        if settled.awaited.is_none() {
+        self.tell_ready(&settled, is_registered);
+        let Some((phase, _)) = &settled.awaited else {
+            self.tell_rotating(None).await;
             return Ok(wait);
-        }
-        let advanced = self.advance(&settled).await.map_err(|error| ("certificates", error.into()))?;
-        Ok(if advanced { Duration::ZERO } else { LOOK_AGAIN })
+        };
+        let advanced = if settled.frozen.is_some() {
+            self.lacks("it is frozen".to_owned());
+            false
+        } else if is_registered {
+            self.advance(&settled).await.map_err(|error| ("certificates", error.into()))?
+        } else {
+            self.deployment.unsettled();
+            self.lacks("the registration is not as described yet".to_owned());
+            false
+        };
+        self.tell_rotating(Some(*phase).filter(|_| settled.frozen.is_none())).await;
+        Ok(match (advanced, settled.frozen) {
+            (true, _) => Duration::ZERO,
+            (false, None) => wait.clamp(SETTLE, LOOK_AGAIN),
+            (false, Some(_)) => wait,
+        })
     }
 
     /// Takes the step that a rotation waits for, if its phase is seen to be complete. Returns whether it was taken.
@@ -208,8 +301,56 @@ impl Rotator {
             return Ok(false);
         }
         self.last_lack = None;
-        let Config { store, policy, .. } = &self.config;
-        issuance::advance(store, policy, &self.metrics, settled, SystemTime::now()).await
+        self.config.issuance(self.metrics).advance(settled, SystemTime::now()).await
+    }
+
+    fn tell_ready(&self, settled: &Settled, is_registered: bool) {
+        if !settled.missing.is_empty() {
+            self.conditions.set(Type::Ready, false, "NotIssued", &settled.missing.join("; "));
+        } else if is_registered {
+            self.conditions.set(Type::Ready, true, "AsDescribed", "");
+        } else {
+            self.conditions.set(
+                Type::Ready,
+                false,
+                "Registering",
+                "the registration is not as described yet",
+            );
+        }
+    }
+
+    fn tell_frozen(&self, settled: &Settled) {
+        match &settled.frozen {
+            Some(reason) => self.conditions.set(Type::Frozen, true, "Asked", reason),
+            None => self.conditions.set(Type::Frozen, false, "NotAsked", ""),
+        };
+    }
+
+    /// Says what the rotation under way waits for, and whether that takes longer than is usual.
+    async fn tell_rotating(&mut self, phase: Option<Phase>) {
+        let waited = self.metrics.awaited(phase);
+        let lack = self.last_lack.as_deref().unwrap_or_default();
+        let Some(phase) = phase else {
+            let (reason, lack) = if lack.is_empty() { ("Done", "") } else { ("Held", lack) };
+            self.conditions.set(Type::Rotating, !lack.is_empty(), reason, lack);
+            self.conditions.set(Type::Stuck, false, "NotWaiting", "");
+            return;
+        };
+        let reason = match phase {
+            Phase::Published => "Published",
+            Phase::Switched => "Switched",
+        };
+        self.conditions.set(Type::Rotating, true, reason, lack);
+        if waited < STUCK {
+            self.conditions.set(Type::Stuck, false, reason, "");
+            return;
+        }
+        self.conditions.set(Type::Stuck, true, reason, lack);
+        if self.told_stuck.is_none_or(|told| told.elapsed() >= STUCK) {
+            self.told_stuck = Some(Instant::now());
+            let note = format!("the rotation has waited for {} minutes: {lack}", waited.as_secs() / 60);
+            self.config.events.warning("RotationStuck", note, None).await;
+        }
     }
 
     fn lacks(&mut self, lack: String) {
@@ -226,6 +367,10 @@ impl Rotator {
             return;
         }
         let mut wanted = described;
+        if let Some(offers) = &self.config.offers {
+            wanted.extend(offers.secrets().cloned().map(Watched::Secret));
+            wanted.extend(offers.config_map().cloned().map(Watched::ConfigMap));
+        }
         if let Store::Cluster(store) = &self.config.store {
             wanted.extend(Slot::ALL.map(|slot| Watched::Secret(store.names().of(slot).to_owned())));
         }
@@ -242,6 +387,5 @@ impl Rotator {
         {
             error!("failed to unregister: {}", chain(&error));
         }
-        info!("stopped");
     }
 }

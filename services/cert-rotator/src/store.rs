@@ -52,7 +52,7 @@ impl fmt::Display for Slot {
 }
 
 /// What was read from one place.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Entry {
     /// The keys there.
     pub stored: Stored,
@@ -60,6 +60,8 @@ pub struct Entry {
     version: Option<String>,
     /// The request for another authority that was not begun, as it was written.
     request: Option<String>,
+    /// Why rotations and renewals are held, if somebody asked for that.
+    freeze: Option<String>,
 }
 
 impl Entry {
@@ -71,6 +73,11 @@ impl Entry {
     /// Whether somebody asked for another authority, and it was not begun.
     pub fn is_asked_for(&self) -> bool {
         self.request.is_some()
+    }
+
+    /// Why rotations and renewals are held, if somebody asked for that.
+    pub fn freeze(&self) -> Option<&str> {
+        self.freeze.as_deref()
     }
 }
 

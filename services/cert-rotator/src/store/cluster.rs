@@ -15,13 +15,16 @@ use serde_json::{Value, json};
 use super::{Content, Entry, Saved, Slot, StoreError};
 use crate::FIELD_MANAGER;
 use crate::access::{AccessError, Verb, call};
-use crate::owner::uid;
+use crate::owner::{labels, service_account};
 
 /// Annotation of the authority's Secret by which another authority is asked for: any value that is not that of
 /// [`ROTATED`].
 const ROTATE: &str = "sallyport.dev/rotate";
 /// Annotation with the value of [`ROTATE`] that was answered last.
 const ROTATED: &str = "sallyport.dev/rotated";
+
+/// Annotation of the authority's Secret by which somebody holds rotations and renewals; its value says why.
+const FREEZE: &str = "sallyport.dev/freeze";
 
 /// The type of every Secret that is made here.
 const TYPE: &str = "kubernetes.io/tls";
@@ -87,15 +90,17 @@ impl ClusterStore {
         let name = self.names.of(slot);
         let secret = call(Verb::Get, "secrets", name, self.secrets.get_opt(name)).await?;
         let Some(secret) = secret else {
-            return Ok(Entry { stored: Stored::default(), version: None, request: None });
+            return Ok(Entry::default());
         };
         let data = secret.data.unwrap_or_default();
         let annotations = secret.metadata.annotations.unwrap_or_default();
-        let request = annotations.get(ROTATE).filter(|_| slot == Slot::Authority);
+        let annotation = |key: &str| annotations.get(key).filter(|_| slot == Slot::Authority);
+        let request = annotation(ROTATE).filter(|request| annotations.get(ROTATED) != Some(request));
         Ok(Entry {
             stored: Stored(data.into_iter().map(|(key, ByteString(bytes))| (key, bytes)).collect()),
             version: secret.metadata.resource_version,
-            request: request.filter(|request| annotations.get(ROTATED) != Some(request)).cloned(),
+            request: request.cloned(),
+            freeze: annotation(FREEZE).cloned(),
         })
     }
 
@@ -156,20 +161,7 @@ impl ClusterStore {
 
     async fn owner_references(&self) -> Result<Option<Vec<OwnerReference>>, StoreError> {
         let Some((accounts, name)) = &self.owner else { return Ok(None) };
-        let uid = uid(accounts, "serviceaccounts", name).await?;
-        let uid = uid.ok_or_else(|| StoreError::OwnerAbsent(name.clone()))?;
-        Ok(Some(vec![OwnerReference {
-            api_version: "v1".to_owned(),
-            kind: "ServiceAccount".to_owned(),
-            name: name.clone(),
-            uid,
-            ..OwnerReference::default()
-        }]))
+        let owner = service_account(accounts, name).await?;
+        Ok(Some(vec![owner.ok_or_else(|| StoreError::OwnerAbsent(name.clone()))?]))
     }
-}
-
-fn labels() -> BTreeMap<String, String> {
-    [("app.kubernetes.io/part-of", "sallyport"), ("app.kubernetes.io/managed-by", FIELD_MANAGER)]
-        .map(|(key, value)| (key.to_owned(), value.to_owned()))
-        .into()
 }

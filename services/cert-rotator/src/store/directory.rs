@@ -24,7 +24,7 @@ impl DirectoryStore {
 
     pub(super) async fn load(&self, slot: Slot) -> Result<Entry, StoreError> {
         let directory = self.root.join(slot.word());
-        blocking(move || Ok(Entry { stored: files::read(&directory)?, version: None, request: None })).await
+        blocking(move || Ok(Entry { stored: files::read(&directory)?, ..Entry::default() })).await
     }
 
     pub(super) async fn save(

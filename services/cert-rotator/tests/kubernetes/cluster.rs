@@ -147,6 +147,12 @@ impl Rotator {
         self.task.await.unwrap();
     }
 
+    /// Ends it as a crash would.
+    pub async fn kill(self) {
+        self.task.abort();
+        assert!(self.task.await.unwrap_err().is_cancelled());
+    }
+
     /// The value of a metric, summed over its labels.
     pub fn metric(&self, name: &str) -> f64 {
         let families = self.registry.gather();

@@ -1,7 +1,9 @@
 //! Certificates and registration against a real API server, one for each test.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+mod brought;
 mod cluster;
+mod leadership;
 mod registration;
 mod rotation;
 mod secrets;
