@@ -10,7 +10,7 @@ use std::io::{BufRead as _, BufReader};
 use std::sync::Arc;
 
 /// What an orderly run need not use, and why it is granted: verb, resource, reason.
-const UNUSED: [(&str, &str, &str); 7] = [
+const UNUSED: [(&str, &str, &str); 8] = [
     ("create", "services", APPLY),
     ("create", "mutatingwebhookconfigurations", APPLY),
     ("create", "validatingwebhookconfigurations", APPLY),
@@ -21,6 +21,7 @@ const UNUSED: [(&str, &str, &str); 7] = [
         "a door loses its last policy, or a former release left one",
     ),
     ("patch", "secrets", "certificates are renewed after months, or mended when somebody breaks them"),
+    ("patch", "events", "the same happens twice within minutes"),
     ("patch", "services", "the Service is given its owners, or mended when somebody edits it"),
 ];
 const APPLY: &str = "a server-side apply that makes an object is authorised as create, and logged as patch";

