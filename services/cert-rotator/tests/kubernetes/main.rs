@@ -3,6 +3,7 @@
 
 mod brought;
 mod cluster;
+mod damage;
 mod leadership;
 mod registration;
 mod rotation;
