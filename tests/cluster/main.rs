@@ -60,7 +60,7 @@ fn main() -> anyhow::Result<()> {
     scenario("everything_dead_locks_nobody_out", false, |c| Box::pin(dead::everything(c)));
     scenario("two_dead_releases_both_recover", false, |c| Box::pin(dead::two_releases(c)));
     scenario("a_deleted_namespace_is_freed_by_one_command", true, |c| Box::pin(dead::a_deleted_namespace(c)));
-    scenario("the_authority_is_rotated_under_load", true, |c| Box::pin(rotation::under_load(c)));
+    scenario("the_authority_is_rotated_under_load", false, |c| Box::pin(rotation::under_load(c)));
     scenario("service_accounts_use_what_they_are_granted", false, |c| Box::pin(rights::audit(c)));
     libtest_mimic::run(&arguments, trials).exit();
 }

@@ -4,7 +4,7 @@ use crate::environment::{Cluster, eventually};
 use crate::life::in_force;
 use crate::load::{Expect, Load};
 use crate::release::{MAIN, Release};
-use anyhow::{Result, ensure};
+use anyhow::{Context as _, Result, ensure};
 use serde_json::Value;
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,7 +18,8 @@ async fn authority(cluster: &Cluster) -> Result<Value> {
     cluster.get(&["secret", "-n", MAIN.namespace, &secret]).await
 }
 
-/// R-04 on a real cluster, with the kubelet's own delays, a mutator added and one deleted in the middle.
+/// R-04 on a real cluster, with the kubelet's own delays; in the middle a mutator is added, one is deleted, and the
+/// rotator that leads dies.
 pub async fn under_load(cluster: Arc<Cluster>) -> Result<()> {
     let cluster = &*cluster;
     let mut values = Release::with_recipes(cluster);
@@ -37,6 +38,12 @@ pub async fn under_load(cluster: Arc<Cluster>) -> Result<()> {
         Ok(authority(cluster).await?["data"]["next.crt"].is_string().then_some(()))
     })
     .await?;
+    // The rotator that leads dies; the other goes on.
+    let lease = cluster.get(&["lease", "-n", MAIN.namespace, &MAIN.object("cert-rotator")]).await?;
+    let holder = lease["spec"]["holderIdentity"].as_str().context("nobody leads")?;
+    let leader = holder.rsplit_once('_').map_or(holder, |(pod, _)| pod);
+    let kill = ["delete", "pod", "-n", MAIN.namespace, "--grace-period=0", "--force", "--wait=false", leader];
+    cluster.kubectl(&kill).await?;
     let deployment = format!("deployment/{}", MAIN.object("mutator"));
     cluster.kubectl(&["scale", "-n", MAIN.namespace, &deployment, "--replicas=3"]).await?;
     MAIN.rolled_out(cluster, "mutator").await?;

@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use prometheus::{IntCounter, IntGauge, IntGaugeVec, Opts, Registry};
+use prometheus::{IntCounter, Registry};
+use sallyport_telemetry::CertificateGauges;
 use serde::Serialize;
 
 use crate::credentials::{CertificateStatus, Credentials, Reload};
@@ -14,7 +15,8 @@ pub const PAGE: &str = "/tls";
 /// Metrics of the certificate.
 #[derive(Clone, Debug)]
 pub struct CertificateMeters {
-    not_after: IntGauge,
+    gauges: CertificateGauges,
+    service: String,
     errors: IntCounter,
 }
 
@@ -24,23 +26,20 @@ impl CertificateMeters {
     /// # Errors
     /// When one of their names is taken.
     pub fn register(registry: &Registry, service: &str) -> prometheus::Result<Self> {
-        let not_after = Opts::new(
-            "sallyport_certificate_not_after_timestamp_seconds",
-            "End of the validity of a certificate in use, in seconds since the epoch.",
-        );
-        let not_after = IntGaugeVec::new(not_after, &["certificate"])?;
+        let gauges = CertificateGauges::register(registry)?;
         let errors = IntCounter::new(
             "sallyport_tls_reload_errors_total",
             "New certificate files that could not be used; the last good ones stay.",
         )?;
-        registry.register(Box::new(not_after.clone()))?;
         registry.register(Box::new(errors.clone()))?;
-        Ok(Self { not_after: not_after.with_label_values(&[service]), errors })
+        Ok(Self { gauges, service: service.to_owned(), errors })
     }
 
     /// Shows the certificate in use.
     pub fn show(&self, status: &CertificateStatus) {
-        self.not_after.set(status.not_after);
+        // Seconds of any date that a certificate can have are exact.
+        #[expect(clippy::cast_precision_loss, reason = "see above")]
+        self.gauges.show(&self.service, &status.serial, status.not_after as f64);
     }
 
     /// Says what a look at the files found.

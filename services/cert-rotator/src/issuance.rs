@@ -229,7 +229,7 @@ impl Issuance<'_> {
             if self.offers.is_some() { brought.cloned() } else { certificate(&observed.authority) };
         shown.extend(authority.map(|authority| (Slot::Authority, authority)));
         for (slot, certificate) in &shown {
-            self.metrics.certificate(*slot, certificate.not_after());
+            self.metrics.certificate(*slot, certificate);
         }
         // Somebody else renews what is brought, and what is frozen stays as it is.
         let renews = self.offers.is_none() && !observed.is_frozen;

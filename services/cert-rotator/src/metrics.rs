@@ -4,13 +4,16 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use prometheus::{GaugeVec, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry};
 
+use sallyport_pki::Certificate;
+use sallyport_telemetry::CertificateGauges;
+
 use crate::state::{Phase, Step};
 use crate::store::Slot;
 
 /// The rotator's metrics, resolved once.
 #[derive(Debug, Clone)]
 pub struct Metrics {
-    not_after: GaugeVec,
+    certificates: CertificateGauges,
     rotations: IntCounterVec,
     in_sync: IntGaugeVec,
     writes: IntCounterVec,
@@ -24,13 +27,7 @@ impl Metrics {
     /// Makes the metrics and registers them.
     pub fn register(registry: &Registry) -> prometheus::Result<Self> {
         let metrics = Self {
-            not_after: GaugeVec::new(
-                Opts::new(
-                    "sallyport_certificate_not_after_timestamp_seconds",
-                    "When the stored certificate expires, in seconds since the epoch.",
-                ),
-                &["certificate"],
-            )?,
+            certificates: CertificateGauges::register(registry)?,
             rotations: IntCounterVec::new(
                 Opts::new(
                     "sallyport_certificate_rotations_total",
@@ -73,7 +70,6 @@ impl Metrics {
                 "1 while this rotator leads, or none has to lead; else 0.",
             )?,
         };
-        registry.register(Box::new(metrics.not_after.clone()))?;
         registry.register(Box::new(metrics.rotations.clone()))?;
         registry.register(Box::new(metrics.in_sync.clone()))?;
         registry.register(Box::new(metrics.writes.clone()))?;
@@ -96,16 +92,16 @@ impl Metrics {
     pub(crate) fn leading(&self, leads: bool) {
         self.leader.set(i64::from(leads));
         if !leads {
-            self.not_after.reset();
+            self.certificates.reset();
             self.in_sync.reset();
             self.backoff.reset();
             self.awaited(None);
         }
     }
 
-    pub(crate) fn certificate(&self, slot: Slot, not_after: SystemTime) {
-        let seconds = not_after.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64();
-        self.not_after.with_label_values(&[slot.word()]).set(seconds);
+    pub(crate) fn certificate(&self, slot: Slot, certificate: &Certificate) {
+        let end = certificate.not_after().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64();
+        self.certificates.show(slot.word(), &certificate.serial(), end);
     }
 
     pub(crate) fn step(&self, step: &Step) {
