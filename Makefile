@@ -32,8 +32,11 @@ images: ## Build the services' container images into target/images, without a co
 e2e: ## Install the suite on a real cluster, started for it or that of KUBECONFIG, and put it to the test
 	tests/e2e
 
-soak: ## The scenarios that take too long for make e2e, and those of make e2e
+soak: tools ## The scenarios that take too long for make e2e or make test, and those of make e2e
 	tests/e2e --include-ignored
+	cargo build --locked --workspace --bins
+	SALLYPORT_TESTBED_BIN="$$(tests/testbed/tools | tail -n 1)" \
+		cargo test --locked -p sallyport-tests --test rotation -- --ignored
 
 lint: ## Formatting, clippy, the direction of dependencies, scripts, licences
 	cargo fmt --all --check

@@ -6,16 +6,29 @@
 //!                 ▲            (checks every answer)
 //!                 └── cert-rotator registers, issues certificates
 //! ```
+//!
+//! [`Suite`] keeps certificates in directories. [`Release`] has them in Secrets, two pods of each service and any
+//! number of rotators: what it takes to watch rotations, with [`Load`], [`Verifier`], [`Kubelet`] and [`Gateway`].
 
 #![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used)] // a harness: a broken step is a failed test
 
+pub mod gateway;
 pub mod inspector;
+pub mod kubelet;
+pub mod load;
 pub mod registration;
+pub mod release;
 pub mod suite;
+pub mod verifier;
 
+pub use gateway::Gateway;
 pub use inspector::Inspector;
+pub use kubelet::Kubelet;
+pub use load::Load;
 pub use registration::Entry;
+pub use release::{Release, Settings};
 pub use suite::{Options, Suite};
+pub use verifier::Verifier;
 
 use std::path::{Path, PathBuf};
 

@@ -44,7 +44,7 @@ pub struct Service {
 }
 
 impl Service {
-    fn start(program: Program, address: SocketAddr, admin: u16) -> Result<Self> {
+    pub(crate) fn start(program: Program, address: SocketAddr, admin: u16) -> Result<Self> {
         let program = program
             .env("SALLYPORT_LISTEN", address.to_string())
             .env("SALLYPORT_ADMIN_ADDRESS", format!("127.0.0.1:{admin}"))

@@ -10,6 +10,7 @@ use anyhow::{Context as _, Result};
 use parking_lot::{Mutex, MutexGuard};
 use tokio::io::copy_bidirectional;
 use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Notify;
 use tokio::task::{JoinHandle, JoinSet};
 use tokio::time;
 
@@ -24,11 +25,14 @@ struct Backends {
 }
 
 #[derive(Default)]
-struct Shared(Mutex<Backends>);
+struct Shared {
+    backends: Mutex<Backends>,
+    cut: Notify,
+}
 
 impl Shared {
     fn lock(&self) -> MutexGuard<'_, Backends> {
-        self.0.lock()
+        self.backends.lock()
     }
 
     /// Every backend once, beginning with the one whose turn it is.
@@ -80,6 +84,11 @@ impl Balancer {
         self.shared.lock().addresses.retain(|address| *address != backend);
     }
 
+    /// Cuts all connections, as a network does that fails for a moment; new ones are served.
+    pub fn cut(&self) {
+        self.shared.cut.notify_one();
+    }
+
     /// How many connections a backend has been given since the start.
     pub fn connections(&self, backend: SocketAddr) -> usize {
         self.shared.lock().connections.get(&backend).copied().unwrap_or(0)
@@ -104,6 +113,7 @@ async fn accept(listener: TcpListener, shared: Arc<Shared>) {
                 }
             }
             Some(_) = connections.join_next() => {}
+            () = shared.cut.notified() => connections.abort_all(),
         }
     }
 }

@@ -56,13 +56,19 @@ pub async fn tools() -> Result<PathBuf> {
 #[derive(Debug, Clone)]
 pub struct Builder {
     api_server_arguments: Vec<String>,
+    api_server_environment: Vec<(String, String)>,
     tracing: Option<String>,
     timeout: Duration,
 }
 
 impl Default for Builder {
     fn default() -> Self {
-        Self { api_server_arguments: Vec::new(), tracing: None, timeout: Duration::from_secs(60) }
+        Self {
+            api_server_arguments: Vec::new(),
+            api_server_environment: Vec::new(),
+            tracing: None,
+            timeout: Duration::from_secs(60),
+        }
     }
 }
 
@@ -71,6 +77,14 @@ impl Builder {
     #[must_use]
     pub fn api_server_arg(mut self, argument: impl Into<String>) -> Self {
         self.api_server_arguments.push(argument.into());
+        self
+    }
+
+    /// Sets an environment variable of kube-apiserver's, for instance `DISABLE_HTTP2`, by which it calls webhooks by
+    /// HTTP/1.1.
+    #[must_use]
+    pub fn api_server_env(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
+        self.api_server_environment.push((name.into(), value.into()));
         self
     }
 
@@ -179,6 +193,9 @@ impl Builder {
             });
             let path = write("tracing.json", &config.to_string())?;
             program = program.arg(format!("--tracing-config-file={path}"));
+        }
+        for (name, value) in &self.api_server_environment {
+            program = program.env(name, value);
         }
         Ok(program.args(&self.api_server_arguments))
     }

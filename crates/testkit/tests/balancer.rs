@@ -83,3 +83,14 @@ async fn dropping_closes_connections() {
     drop(balancer);
     assert!(stream.read_u8().await.is_err());
 }
+
+#[tokio::test]
+async fn cutting_closes_connections_and_new_ones_are_served() {
+    let balancer = Balancer::start([backend(b'a').await]).await.unwrap();
+    let mut stream = TcpStream::connect(balancer.address()).await.unwrap();
+    assert_eq!(ask(&mut stream).await.unwrap(), b'a');
+    balancer.cut();
+    assert!(stream.read_u8().await.is_err());
+    let mut stream = TcpStream::connect(balancer.address()).await.unwrap();
+    assert_eq!(ask(&mut stream).await.unwrap(), b'a');
+}
