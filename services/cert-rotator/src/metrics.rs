@@ -13,6 +13,7 @@ pub struct Metrics {
     not_after: GaugeVec,
     rotations: IntCounterVec,
     in_sync: IntGaugeVec,
+    promoted: IntGaugeVec,
     writes: IntCounterVec,
     backoff: GaugeVec,
     failures: IntCounterVec,
@@ -44,6 +45,14 @@ impl Metrics {
                 ),
                 &["configuration"],
             )?,
+            promoted: IntGaugeVec::new(
+                Opts::new(
+                    "sallyport_registration_promoted",
+                    "1 when every entry that is described with failurePolicy Fail is in force as such; else 0. Only \
+                     with promotion on.",
+                ),
+                &["configuration"],
+            )?,
             writes: IntCounterVec::new(
                 Opts::new("sallyport_registration_writes_total", "Writes to a registered configuration."),
                 &["configuration"],
@@ -71,6 +80,7 @@ impl Metrics {
         registry.register(Box::new(metrics.not_after.clone()))?;
         registry.register(Box::new(metrics.rotations.clone()))?;
         registry.register(Box::new(metrics.in_sync.clone()))?;
+        registry.register(Box::new(metrics.promoted.clone()))?;
         registry.register(Box::new(metrics.writes.clone()))?;
         registry.register(Box::new(metrics.backoff.clone()))?;
         registry.register(Box::new(metrics.failures.clone()))?;
@@ -112,6 +122,10 @@ impl Metrics {
         self.in_sync.with_label_values(&[configuration]).set(i64::from(in_sync));
     }
 
+    pub(crate) fn promoted(&self, configuration: &str, promoted: bool) {
+        self.promoted.with_label_values(&[configuration]).set(i64::from(promoted));
+    }
+
     pub(crate) fn written(&self, configuration: &str) {
         self.writes.with_label_values(&[configuration]).inc();
     }
@@ -123,6 +137,7 @@ impl Metrics {
     pub(crate) fn forget(&self, configuration: &str) {
         // Absent already is as good.
         let _ = self.in_sync.remove_label_values(&[configuration]);
+        let _ = self.promoted.remove_label_values(&[configuration]);
         let _ = self.backoff.remove_label_values(&[configuration]);
     }
 

@@ -11,6 +11,7 @@ use tokio::sync::Notify;
 use tracing::{error, info};
 
 use crate::deployment::{Deployment, Expected, Pods};
+use crate::events::Events;
 use crate::issuance::{self, IssuanceError, Policy, Settled};
 use crate::metrics::Metrics;
 use crate::registration::controller::chain;
@@ -51,13 +52,20 @@ impl Config {
     /// What keeps the registration, if there is one.
     fn controller(&self, metrics: &Metrics) -> Option<Controller> {
         let registration = self.registration.as_ref()?;
-        Some(Controller::new(
+        let controller = Controller::new(
             Objects::new(registration.client.clone(), &self.namespace),
             registration.source.clone(),
             &self.namespace,
             registration.owner_cluster_role.clone(),
             metrics.clone(),
-        ))
+        );
+        let events = match &self.store {
+            Store::Cluster(store) => {
+                Events::new(registration.client.clone(), &self.namespace, &store.names().authority)
+            }
+            Store::Directory(_) => Events::none(),
+        };
+        Some(if registration.promote { controller.promoting(events) } else { controller })
     }
 }
 
@@ -84,6 +92,8 @@ pub struct Registration {
     pub owner_cluster_role: Option<String>,
     /// Whether it is removed at the end: for a suite that lives no longer than its process.
     pub unregister_on_exit: bool,
+    /// Whether entries become Fail only after the way through the API server was proven.
+    pub promote: bool,
 }
 
 impl std::fmt::Debug for Registration {
@@ -181,7 +191,9 @@ impl Rotator {
         if let Some(controller) = &mut self.controller {
             let round = controller.round(&settled.bundle, now).await;
             let round = round.map_err(|error| ("registration", error.into()))?;
-            wait = round.again.map_or(wait, |again| again.max(SETTLE).min(wait));
+            // What waits for its promotion is registered as it is to be by now: no rotation waits for it.
+            let sooner = [round.again, round.unpromoted].into_iter().flatten().min();
+            wait = sooner.map_or(wait, |sooner| sooner.max(SETTLE).min(wait));
             let described = round.watched.into_iter().map(|(kind, name)| Watched::Described(kind, name));
             self.watch(described.collect());
             if settled.awaited.is_some() && round.again.is_some() {
