@@ -222,6 +222,7 @@ fn rotate(place: &Place<'_>, suite: &Suite, admin: Admin, stop: Shutdown) -> Joi
         source: Source::File(place.registration_file()),
         owner_cluster_role: None,
         unregister_on_exit: true,
+        promote: false,
     });
     let config = Config {
         namespace: NAMESPACE.to_owned(),

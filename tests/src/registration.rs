@@ -2,6 +2,9 @@
 
 use serde_json::{Value, json};
 
+/// The suite's own namespace.
+pub const NAMESPACE: &str = "sallyport";
+
 /// One webhook of a configuration.
 #[derive(Clone, Debug)]
 pub struct Entry {
@@ -15,6 +18,7 @@ pub struct Entry {
     pub objects: Value,
     /// `rules`.
     pub rules: Value,
+    is_probe: bool,
 }
 
 impl Entry {
@@ -29,10 +33,33 @@ impl Entry {
                 {"apiGroups": [""], "apiVersions": ["v1"], "resources": ["pods", "pods/ephemeralcontainers"],
                  "operations": ["CREATE", "UPDATE", "DELETE"], "scope": "Namespaced"},
             ]),
+            is_probe: false,
         }
     }
 
+    /// The way of the rotator's probe, as the chart describes it.
+    pub fn probe(side: &'static str) -> Self {
+        Self {
+            side,
+            failure_policy: "Fail",
+            namespaces: json!({"matchLabels": {"kubernetes.io/metadata.name": NAMESPACE}}),
+            objects: json!({"matchExpressions": [{"key": "sallyport.dev/probe", "operator": "Exists"}]}),
+            rules: json!([
+                {"apiGroups": [""], "apiVersions": ["v1"], "resources": ["configmaps"], "operations": ["CREATE"]},
+            ]),
+            is_probe: true,
+        }
+    }
+
+    /// Whether it is a probe's.
+    pub fn is_probe(&self) -> bool {
+        self.is_probe
+    }
+
     fn name(&self) -> String {
+        if self.is_probe {
+            return format!("probe.{}.sallyport.dev", self.side);
+        }
         format!("{}-{}.sallyport.test", self.side, self.failure_policy.to_lowercase())
     }
 
@@ -44,7 +71,7 @@ impl Entry {
             "admissionReviewVersions": ["v1"],
             "sideEffects": "None",
             "timeoutSeconds": 10,
-            "failurePolicy": self.failure_policy,
+            "failurePolicy": if self.is_probe { "Ignore" } else { self.failure_policy },
             "matchPolicy": "Equivalent",
             "namespaceSelector": self.namespaces,
             "objectSelector": self.objects,

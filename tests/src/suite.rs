@@ -140,7 +140,8 @@ impl Suite {
         Inspector::start(&self.tls().join("webhook"), self.fronts[0].address).await
     }
 
-    /// Has a rotator register `entries` at `url`, and waits until it has.
+    /// Has a rotator register `entries` at `url`, and waits until it has. With a probe's entry among them it is told to
+    /// promote what is Fail, and the backends get the policies for the probe.
     pub async fn register(
         &mut self,
         plane: &ControlPlane,
@@ -152,9 +153,16 @@ impl Suite {
         std::fs::write(&file, registration::describe(name, url, entries))?;
         let [admin] = free_ports::<1>()?;
         self.rotator.kill()?;
+        let promote = entries.iter().any(Entry::is_probe);
+        if promote {
+            let from = root().join("services/cert-rotator/src/registration/probe.yaml");
+            std::fs::copy(&from, self.policies().join("probe.yaml"))
+                .with_context(|| format!("{}", from.display()))?;
+        }
         self.rotator = rotator(&self.tls(), admin)?
             .env("SALLYPORT_REGISTRATION_FILE", &file)
             .env("SALLYPORT_KUBECONFIG", plane.kubeconfig())
+            .env("SALLYPORT_PROMOTE", promote.to_string())
             .start()?;
         self.rotator_admin = format!("http://127.0.0.1:{admin}");
         for side in ["mutate", "validate"] {
@@ -180,6 +188,23 @@ impl Suite {
                 .await?;
         }
         Ok(())
+    }
+
+    /// Waits until `kind` has the failurePolicies `wanted`, in the order of its entries.
+    pub async fn promoted(
+        &mut self,
+        plane: &ControlPlane,
+        kind: &str,
+        name: &str,
+        wanted: &str,
+    ) -> Result<()> {
+        let get = ["get", kind, name, "-o", "jsonpath={.webhooks[*].failurePolicy}"];
+        self.rotator
+            .wait_until(&format!("{kind} {name} is {wanted}"), START, async || {
+                let found = plane.kubectl(&get, None).await.ok()?;
+                (found.success && found.stdout.trim() == wanted).then_some(())
+            })
+            .await
     }
 
     /// Gives every service new leaves of the same authority.
@@ -222,7 +247,7 @@ fn loopback(port: u16) -> SocketAddr {
 
 fn rotator(tls: &Path, admin: u16) -> Result<Program> {
     Ok(Program::new(binary("sallyport-cert-rotator")?)
-        .env("SALLYPORT_NAMESPACE", "sallyport")
+        .env("SALLYPORT_NAMESPACE", registration::NAMESPACE)
         .env("SALLYPORT_STORE_DIR", tls)
         .env("SALLYPORT_EXTRA_NAMES", "localhost")
         .env("SALLYPORT_EXTRA_ADDRESSES", "127.0.0.1")

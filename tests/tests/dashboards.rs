@@ -255,9 +255,13 @@ impl World {
         let recipes = vec!["sidecar-nginx", "hello-file", "deny-env"];
         let mut suite = Suite::start(&Options { recipes, mutators: 2, ..Options::default() }).await.unwrap();
         let inspector = suite.inspector().await.unwrap();
-        let entries =
-            ["mutate", "validate"].map(|side| Entry::pods(side, "Fail", ("sidecar-injector", "enabled")));
-        suite.register(&plane, REGISTRATION, &inspector.url(), &entries).await.unwrap();
+        plane.kubectl(&["create", "namespace", "sallyport"], None).await.unwrap().ok().unwrap();
+        let entries = ["mutate", "validate"]
+            .map(|side| [Entry::pods(side, "Fail", ("sidecar-injector", "enabled")), Entry::probe(side)]);
+        suite.register(&plane, REGISTRATION, &inspector.url(), &entries.concat()).await.unwrap();
+        for kind in ["mutatingwebhookconfiguration", "validatingwebhookconfiguration"] {
+            suite.promoted(&plane, kind, REGISTRATION, "Fail Ignore").await.unwrap();
+        }
         plane.kubectl(&["create", "namespace", "demo"], None).await.unwrap().ok().unwrap();
         let label = ["label", "namespace", "demo", "sidecar-injector=enabled"];
         plane.kubectl(&label, None).await.unwrap().ok().unwrap();

@@ -35,9 +35,22 @@
 {{- define "sallyport.ownPolicies" -}}
 {{- $files := dict -}}
 {{- range $file, $policy := .Values.policies -}}
+{{- if and $.Values.registration.promote (eq $file "sallyport-probe.yaml") -}}
+{{- fail "policies.sallyport-probe.yaml has the name of what registration.promote adds; choose another name" -}}
+{{- end -}}
 {{- if not (kindIs "invalid" $policy) -}}
 {{- $_ := set $files $file (ternary $policy (toYaml $policy) (kindIs "string" $policy)) -}}
 {{- end -}}
+{{- end -}}
+{{- $files | toJson -}}
+{{- end -}}
+
+{{/* The files of the ConfigMap that is no recipe's, as a JSON object: the user's own policies and those by which a promotion
+     is proven. The latter ask for no entry, so they are not among the policies that are on. */}}
+{{- define "sallyport.policyData" -}}
+{{- $files := include "sallyport.ownPolicies" . | fromJson -}}
+{{- if .Values.registration.promote -}}
+{{- $_ := set $files "sallyport-probe.yaml" (.Files.Get "files/probe.yaml") -}}
 {{- end -}}
 {{- $files | toJson -}}
 {{- end -}}

@@ -55,6 +55,7 @@ metadata:
      through different doors. Without any, the cert-rotator removes the configuration. */}}
 {{- define "sallyport.entries" -}}
 {{- $settings := get .root.Values.registration .door -}}
+{{- $isProbed := has .door (include "sallyport.probed" . | fromJsonArray) -}}
 {{- $entries := list -}}
 {{- range list "Fail" "Ignore" -}}
 {{- if has (printf "%s/%s" $.door .) $.doors -}}
@@ -88,8 +89,59 @@ webhooks:
     sideEffects: None
     timeoutSeconds: {{ $settings.timeoutSeconds }}
     admissionReviewVersions: [v1]
-{{- else }} []
 {{- end }}
+{{- if $isProbed }}
+  # The way of the cert-rotator's dry run, which proves the door before entries of this configuration become Fail.
+  - name: probe.{{ .door }}.sallyport.dev
+    clientConfig:
+      service:
+        name: {{ include "sallyport.fullname" .root }}-webhook
+        namespace: {{ .root.Release.Namespace | quote }}
+        path: /{{ .door }}/fail
+        port: {{ .root.Values.webhook.servicePort }}
+    failurePolicy: Ignore
+    rules:
+      - apiGroups: [""]
+        apiVersions: [v1]
+        resources: [configmaps]
+        operations: [CREATE]
+        scope: Namespaced
+    namespaceSelector:
+      matchExpressions:
+        - key: kubernetes.io/metadata.name
+          operator: In
+          values: [{{ .root.Release.Namespace | quote }}]
+    objectSelector:
+      matchExpressions:
+        - key: sallyport.dev/probe
+          operator: Exists
+    matchConditions:
+      - name: a-dry-run
+        expression: request.dryRun
+    matchPolicy: Equivalent
+    {{- if eq .door "mutate" }}
+    reinvocationPolicy: Never
+    {{- end }}
+    sideEffects: None
+    timeoutSeconds: 3
+    admissionReviewVersions: [v1]
+{{- else if not $entries }} []
+{{- end }}
+{{- end -}}
+
+{{/* The doors that are probed, as a JSON list: those that a promotion needs. The validator refuses the probe for both, if
+     there is a validator. */}}
+{{- define "sallyport.probed" -}}
+{{- $probed := list -}}
+{{- if .root.Values.registration.promote -}}
+{{- if has "mutate/Fail" .doors -}}
+{{- $probed = append $probed "mutate" -}}
+{{- end -}}
+{{- if and .root.Values.validator.enabled (or (has "mutate/Fail" .doors) (has "validate/Fail" .doors)) -}}
+{{- $probed = append $probed "validate" -}}
+{{- end -}}
+{{- end -}}
+{{- $probed | toJson -}}
 {{- end -}}
 
 {{/* A suite that is down must not keep itself or the cluster down (C-100, C-101). */}}

@@ -218,6 +218,11 @@ pub struct Args {
     #[arg(long, env = "SALLYPORT_OWNER_SERVICE_ACCOUNT", value_name = "NAME")]
     pub owner_service_account: Option<String>,
 
+    /// Register entries with failurePolicy Fail as Ignore first, and make them Fail once a dry run was really refused
+    /// through the API server.
+    #[arg(long, env = "SALLYPORT_PROMOTE")]
+    pub promote: bool,
+
     /// Write nothing: wait at most a minute until certificates, fronts and registration are as they should be,
     /// and fail with what is not.
     #[arg(long)]
@@ -237,6 +242,7 @@ impl Args {
     pub async fn into_config(self) -> anyhow::Result<Config> {
         self.validate()?;
         let is_registering = self.registration_configmap.is_some() || self.registration_file.is_some();
+        anyhow::ensure!(is_registering || !self.promote, "--promote: nothing is registered");
         let client = if is_registering || self.store_dir.is_none() {
             Some(crate::connect(self.kubeconfig.as_deref()).await?)
         } else {
@@ -389,6 +395,7 @@ impl Args {
             source,
             owner_cluster_role: self.owner_cluster_role.clone(),
             unregister_on_exit: false,
+            promote: self.promote,
         })
     }
 }
@@ -437,7 +444,7 @@ mod tests {
 
     #[tokio::test]
     async fn wrong_flags_are_named_r_13() {
-        let rows: [(&[&str], &str); 10] = [
+        let rows: [(&[&str], &str); 11] = [
             (&["--leaf-life", "9s"], "--leaf-life"),
             (&["--webhook-service", "Bad_Name"], "--webhook-service"),
             (&["--namespace", ""], "--namespace"),
@@ -448,6 +455,7 @@ mod tests {
             (&["--ca-secret", "sallyport-mutator-tls"], "--ca-secret"),
             (&["--lease-duration", "2s"], "--lease-duration"),
             (&["--lease-duration", "6m"], "--lease-duration"),
+            (&["--promote"], "--promote"),
         ];
         for (flags, wanted) in rows {
             let flags: Vec<&str> = flags.iter().copied().chain(["--store-dir", "unused"]).collect();

@@ -16,6 +16,7 @@ pub struct Metrics {
     certificates: CertificateGauges,
     rotations: IntCounterVec,
     in_sync: IntGaugeVec,
+    promoted: IntGaugeVec,
     writes: IntCounterVec,
     backoff: GaugeVec,
     failures: IntCounterVec,
@@ -39,6 +40,14 @@ impl Metrics {
                 Opts::new(
                     "sallyport_ca_bundle_in_sync",
                     "1 when the configuration is registered as described, with the current caBundle; else 0.",
+                ),
+                &["configuration"],
+            )?,
+            promoted: IntGaugeVec::new(
+                Opts::new(
+                    "sallyport_registration_promoted",
+                    "1 when every entry that is described with failurePolicy Fail is in force as such; else 0. Only \
+                     with promotion on.",
                 ),
                 &["configuration"],
             )?,
@@ -72,6 +81,7 @@ impl Metrics {
         };
         registry.register(Box::new(metrics.rotations.clone()))?;
         registry.register(Box::new(metrics.in_sync.clone()))?;
+        registry.register(Box::new(metrics.promoted.clone()))?;
         registry.register(Box::new(metrics.writes.clone()))?;
         registry.register(Box::new(metrics.backoff.clone()))?;
         registry.register(Box::new(metrics.failures.clone()))?;
@@ -133,6 +143,10 @@ impl Metrics {
         self.in_sync.with_label_values(&[configuration]).set(i64::from(in_sync));
     }
 
+    pub(crate) fn promoted(&self, configuration: &str, promoted: bool) {
+        self.promoted.with_label_values(&[configuration]).set(i64::from(promoted));
+    }
+
     pub(crate) fn written(&self, configuration: &str) {
         self.writes.with_label_values(&[configuration]).inc();
     }
@@ -144,6 +158,7 @@ impl Metrics {
     pub(crate) fn forget(&self, configuration: &str) {
         // Absent already is as good.
         let _ = self.in_sync.remove_label_values(&[configuration]);
+        let _ = self.promoted.remove_label_values(&[configuration]);
         let _ = self.backoff.remove_label_values(&[configuration]);
     }
 

@@ -4,12 +4,13 @@
 //! ready one serves a certificate that verifies for the name the API server will use, against the bundle that
 //! the API server will use. An installation that does not come up therefore blocks nobody. Afterwards the
 //! configuration is kept as described, with the current bundle in every entry, and nothing is written when
-//! nothing differs.
+//! nothing differs. With promotion on, entries become Fail only after the whole way was proven.
 
 pub mod controller;
 pub mod description;
 pub mod difference;
 pub mod live;
+mod promotion;
 pub mod proof;
 
 pub use controller::{Controller, Round};

@@ -70,13 +70,20 @@ impl Config {
     /// What keeps the registration, if there is one.
     fn controller(&self, metrics: &Metrics) -> Option<Controller> {
         let registration = self.registration.as_ref()?;
-        Some(Controller::new(
+        let controller = Controller::new(
             Objects::new(registration.client.clone(), &self.namespace),
             registration.source.clone(),
             &self.namespace,
             registration.owner_cluster_role.clone(),
             metrics.clone(),
-        ))
+        );
+        let events = match &self.store {
+            Store::Cluster(store) => {
+                Events::new(registration.client.clone(), &self.namespace, &store.names().authority)
+            }
+            Store::Directory(_) => Events::none(),
+        };
+        Some(if registration.promote { controller.promoting(events) } else { controller })
     }
 }
 
@@ -103,6 +110,8 @@ pub struct Registration {
     pub owner_cluster_role: Option<String>,
     /// Whether it is removed at the end: for a suite that lives no longer than its process.
     pub unregister_on_exit: bool,
+    /// Whether entries become Fail only after the way through the API server was proven.
+    pub promote: bool,
 }
 
 impl std::fmt::Debug for Registration {
@@ -258,16 +267,19 @@ impl<'a> Rotator<'a> {
         let due = settled.next_due.map(|due| due.duration_since(now).unwrap_or_default());
         let interval = self.config.interval;
         let mut wait = due.unwrap_or(interval).min(interval).max(SETTLE);
-        let mut is_registered = true;
+        let (mut is_registered, mut is_promoted) = (true, true);
         if let Some(controller) = self.controller.as_mut().filter(|_| !settled.bundle.is_empty()) {
             let round = controller.round(&settled.bundle, now).await;
             let round = round.map_err(|error| ("registration", error.into()))?;
             is_registered = round.again.is_none();
-            wait = round.again.map_or(wait, |again| again.max(SETTLE).min(wait));
+            is_promoted = round.unpromoted.is_none();
+            // What waits for its promotion is registered as it is to be by now: no rotation waits for it.
+            let sooner = [round.again, round.unpromoted].into_iter().flatten().min();
+            wait = sooner.map_or(wait, |sooner| sooner.max(SETTLE).min(wait));
             let described = round.watched.into_iter().map(|(kind, name)| Watched::Described(kind, name));
             self.watch(described.collect());
         }
-        self.tell_ready(&settled, is_registered);
+        self.tell_ready(&settled, is_registered, is_promoted);
         let Some((phase, _)) = &settled.awaited else {
             self.tell_rotating(None).await;
             return Ok(wait);
@@ -304,11 +316,13 @@ impl<'a> Rotator<'a> {
         self.config.issuance(self.metrics).advance(settled, SystemTime::now()).await
     }
 
-    fn tell_ready(&self, settled: &Settled, is_registered: bool) {
+    fn tell_ready(&self, settled: &Settled, is_registered: bool, is_promoted: bool) {
         if !settled.missing.is_empty() {
             self.conditions.set(Type::Ready, false, "NotIssued", &settled.missing.join("; "));
-        } else if is_registered {
+        } else if is_registered && is_promoted {
             self.conditions.set(Type::Ready, true, "AsDescribed", "");
+        } else if is_registered {
+            self.conditions.set(Type::Ready, false, "Promoting", "no refusal was seen yet: entries are Ignore");
         } else {
             self.conditions.set(
                 Type::Ready,

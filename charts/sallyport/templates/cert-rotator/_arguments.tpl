@@ -23,6 +23,9 @@
 {{- end }}
 - --pods={{ range $key, $value := include "sallyport.releaseSelector" .root | fromYaml }}{{ $key }}={{ $value }},{{ end }}app.kubernetes.io/component
 - --registration-configmap={{ $fullname }}-registration
+{{- if .root.Values.registration.promote }}
+- --promote
+{{- end }}
 - --owner-cluster-role={{ include "sallyport.clusterName" .root }}
 - --owner-service-account={{ include "sallyport.serviceName" . }}
 {{ include "sallyport.arguments" . }}

@@ -13,10 +13,12 @@ use tracing::{info, warn};
 use super::description::{Described, Description, DescriptionError, Kind, Source, Target};
 use super::difference::{Difference, difference};
 use super::live::{Live, Objects, owner};
+use super::promotion::{Entries, Lack, Pending, Promotion, held, probe};
 use super::proof::{Unproven, prove};
 use crate::FIELD_MANAGER;
 use crate::access::AccessError;
 use crate::backoff::Backoff;
+use crate::events::Events;
 use crate::metrics::Metrics;
 use crate::owner::uid;
 
@@ -45,6 +47,8 @@ pub struct Round {
     pub watched: BTreeSet<(Kind, String)>,
     /// When to look again at the latest; `None` when everything is as described.
     pub again: Option<Duration>,
+    /// When to look again at entries that are to be promoted; `None` when none are.
+    pub unpromoted: Option<Duration>,
 }
 
 /// Keeps one registration.
@@ -59,6 +63,10 @@ pub struct Controller {
     last_reason: Option<String>,
     /// Since when each configuration that does not exist yet could be registered, but for [`ROUTABLE`].
     proven: BTreeMap<Kind, Instant>,
+    /// Only with promotion on.
+    promotion: Option<Promotion>,
+    /// What this round found to wait for its promotion.
+    pending: Vec<Pending>,
 }
 
 impl std::fmt::Debug for Controller {
@@ -117,7 +125,17 @@ impl Controller {
             repairs: BTreeMap::new(),
             last_reason: None,
             proven: BTreeMap::new(),
+            promotion: None,
+            pending: Vec::new(),
         }
+    }
+
+    /// Holds entries that are described as Fail at Ignore until the way through the API server is proven. What
+    /// keeps it from being proven for long is written to `events`.
+    #[must_use]
+    pub fn promoting(mut self, events: Events) -> Self {
+        self.promotion = Some(Promotion::new(events));
+        self
     }
 
     /// Brings the cluster closer to the description; writes nothing when nothing differs.
@@ -127,16 +145,19 @@ impl Controller {
         if let Some(service) = &description.service {
             again = sooner(again, self.keep_service(service, &description).await?);
         }
+        self.pending.clear();
         for described in &description.configurations {
             again = sooner(again, self.keep_configuration(described, bundle, now).await?);
         }
+        // The proof is of everything together, so everything is to be in its place.
+        let unpromoted = if again.is_none() { self.promote(&description, bundle, now).await? } else { None };
         let watched = description
             .service
             .iter()
             .chain(&description.configurations)
             .map(|described| (described.kind, described.name.clone()))
             .collect();
-        Ok(Round { watched, again })
+        Ok(Round { watched, again, unpromoted })
     }
 
     /// Removes what is registered: for a suite that lives no longer than its process.
@@ -167,10 +188,12 @@ impl Controller {
             let (kind, name) = (described.kind, &described.name);
             let live = self.objects.get(kind, name).await?;
             let owners = if kind == Kind::Service { &service_owners } else { &owners };
-            let wanted = described.complete(bundle, owners);
+            let full = described.complete(bundle, owners);
+            let wanted = self.wanted(&full, live.as_ref());
             let fault = match live {
                 Some(live) if described.is_wanted() => match difference(&wanted, &live.object, FIELD_MANAGER)
                 {
+                    Difference::None if wanted != full => Some("has entries that are not promoted to Fail"),
                     Difference::None => None,
                     Difference::Bundle => Some("has another caBundle"),
                     Difference::Fields => Some("is not as described"),
@@ -185,6 +208,76 @@ impl Controller {
             }
         }
         Ok(faults)
+    }
+
+    /// What is to be written over `live` now, of what is to be in the end.
+    fn wanted(&self, full: &Value, live: Option<&Live>) -> Value {
+        if self.promotion.is_some() { held(full, live) } else { full.clone() }
+    }
+
+    /// Promotes what waits for it and is proven. Returns when to look again.
+    async fn promote(
+        &mut self,
+        description: &Description,
+        bundle: &Bundle,
+        now: SystemTime,
+    ) -> Result<Option<Duration>, AccessError> {
+        let pending = std::mem::take(&mut self.pending);
+        let Some(promotion) = &mut self.promotion else { return Ok(None) };
+        let Some(first) = pending.first() else {
+            promotion.settled();
+            return Ok(None);
+        };
+        let begun = Instant::now();
+        let wait = promotion.remaining(begun);
+        // With somebody who keeps taking Fail back, the repair waits, and so does the proof for it.
+        let patience = |of: &Pending| self.repair(&of.described).remaining(fingerprint(&of.full), begun);
+        let fight = pending.iter().map(patience).min().unwrap_or_default();
+        if !fight.is_zero() {
+            for of in &pending {
+                self.metrics.waiting(&of.described.label(), patience(of));
+            }
+        }
+        let wait = wait.max(fight);
+        if !wait.is_zero() {
+            return Ok(Some(wait));
+        }
+        let targets: BTreeSet<Target> =
+            description.configurations.iter().flat_map(|described| described.targets.clone()).collect();
+        let outcome = match prove(self.objects.client(), &targets, bundle, now).await {
+            Ok(()) => probe(self.objects.client(), &self.namespace).await,
+            Err(reason) => Err(reason.into()),
+        };
+        let outcome = match outcome {
+            Ok(outcome) => outcome,
+            Err(lack) => return Ok(Some(self.unpromoted(&lack, first, begun).await)),
+        };
+        let entries = Entries::of(&description.configurations);
+        let (mut again, mut lacking) = (None, None);
+        for of in &pending {
+            let (kind, name) = (of.described.kind, of.described.name.as_str());
+            match outcome.proves(kind, entries) {
+                Ok(()) => {
+                    info!(kind = kind.kind(), name, "proven through the API server: promoting to Fail");
+                    let intent = fingerprint(&of.full);
+                    let waited = self.write(&of.described, &of.full, Some(&of.live), intent).await?;
+                    // What the API server made of it, the next round sees.
+                    again = sooner(again, waited.or(Some(Duration::ZERO)));
+                }
+                Err(lack) => lacking = lacking.or(Some((of, lack))),
+            }
+        }
+        if let Some((of, lack)) = lacking {
+            again = sooner(again, Some(self.unpromoted(&lack, of, begun).await));
+        }
+        Ok(again)
+    }
+
+    async fn unpromoted(&mut self, lack: &Lack, of: &Pending, begun: Instant) -> Duration {
+        match &mut self.promotion {
+            Some(promotion) => promotion.lacks(chain(lack), of, begun).await,
+            None => SOON,
+        }
     }
 
     /// The Service is owned by the configurations, so that it is collected after them; until there is one, by
@@ -220,7 +313,7 @@ impl Controller {
         if !differs {
             return Ok(None);
         }
-        self.write(described, &wanted, live.as_ref()).await
+        self.write(described, &wanted, live.as_ref(), fingerprint(&wanted)).await
     }
 
     async fn keep_configuration(
@@ -260,15 +353,22 @@ impl Controller {
                 return Ok(Some(Duration::ZERO));
             }
         }
-        let wanted = described.complete(bundle, &owners);
+        let full = described.complete(bundle, &owners);
+        let wanted = self.wanted(&full, live.as_ref());
         let found =
             live.as_ref().map_or(Difference::Fields, |live| difference(&wanted, &live.object, FIELD_MANAGER));
         self.metrics.in_sync(&described.label(), found == Difference::None);
+        if self.promotion.is_some() {
+            self.metrics.promoted(&described.label(), wanted == full);
+        }
         match found {
             Difference::None => {
                 let repair = self.repair(described);
-                if repair.remaining(fingerprint(&wanted), Instant::now()).is_zero() {
+                if repair.remaining(fingerprint(&full), Instant::now()).is_zero() {
                     self.metrics.waiting(&described.label(), Duration::ZERO);
+                }
+                if let Some(live) = live.filter(|_| wanted != full) {
+                    self.pending.push(Pending { described: described.clone(), full, live });
                 }
                 return Ok(None);
             }
@@ -293,17 +393,20 @@ impl Controller {
                 }
             }
         }
-        self.write(described, &wanted, live.as_ref()).await
+        // Held and promoted are two steps to one end, so that whoever undoes both meets the same patience.
+        let again = self.write(described, &wanted, live.as_ref(), fingerprint(&full)).await?;
+        Ok(again.or((wanted != full).then_some(Duration::ZERO)))
     }
 
+    /// Writes `wanted`, which serves the end of that `fingerprint`.
     async fn write(
         &mut self,
         described: &Described,
         wanted: &Value,
         over: Option<&Live>,
+        fingerprint: u64,
     ) -> Result<Option<Duration>, AccessError> {
         let (kind, name) = (described.kind, described.name.as_str());
-        let fingerprint = fingerprint(wanted);
         let waiting = self.repair(described).remaining(fingerprint, Instant::now());
         if !waiting.is_zero() {
             warn!(

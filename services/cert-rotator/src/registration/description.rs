@@ -180,6 +180,12 @@ impl Described {
         self.kind == Kind::Service || !self.targets.is_empty()
     }
 
+    /// Whether it has an entry of this name.
+    pub fn has(&self, entry: &str) -> bool {
+        let mut entries = self.object.get("webhooks").and_then(Value::as_array).into_iter().flatten();
+        entries.any(|there| there.get("name").and_then(Value::as_str) == Some(entry))
+    }
+
     /// The described object, completed with owners and, in every entry, the bundle.
     pub fn complete(&self, bundle: &Bundle, owners: &[Value]) -> Value {
         let mut object = self.object.clone();

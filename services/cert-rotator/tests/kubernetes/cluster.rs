@@ -118,19 +118,7 @@ impl Cluster {
     }
 
     pub async fn rotator(&self, flags: &[&str]) -> Rotator {
-        let config = self.config(flags).await;
-        let (registry, readiness, (stop, stopped)) =
-            (Registry::new(), Readiness::new(), oneshot::channel::<()>());
-        let task = tokio::spawn({
-            let (registry, readiness) = (registry.clone(), readiness.clone());
-            async move {
-                let stopped = async move {
-                    let _ = stopped.await;
-                };
-                run_with(config, &registry, &readiness, stopped).await.unwrap();
-            }
-        });
-        Rotator { registry, readiness, stop, task }
+        Rotator::start(self.config(flags).await)
     }
 }
 
@@ -142,6 +130,21 @@ pub struct Rotator {
 }
 
 impl Rotator {
+    pub fn start(config: Config) -> Self {
+        let (registry, readiness, (stop, stopped)) =
+            (Registry::new(), Readiness::new(), oneshot::channel::<()>());
+        let task = tokio::spawn({
+            let (registry, readiness) = (registry.clone(), readiness.clone());
+            async move {
+                let stopped = async move {
+                    let _ = stopped.await;
+                };
+                run_with(config, &registry, &readiness, stopped).await.unwrap();
+            }
+        });
+        Self { registry, readiness, stop, task }
+    }
+
     pub async fn stop(self) {
         self.stop.send(()).unwrap();
         self.task.await.unwrap();

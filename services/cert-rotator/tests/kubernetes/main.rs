@@ -5,6 +5,7 @@ mod brought;
 mod cluster;
 mod damage;
 mod leadership;
+mod promotion;
 mod registration;
 mod rotation;
 mod secrets;

@@ -19,16 +19,24 @@ use tokio::net::TcpListener;
 
 use crate::cluster::{Cluster, NAMESPACE, eventually};
 
-struct Front {
-    address: SocketAddr,
+pub struct Front {
+    pub address: SocketAddr,
     /// How many connections it has seen the end of, or the first request of.
     connections: Arc<AtomicUsize>,
     /// How many reviews it answered.
     reviews: Arc<AtomicUsize>,
 }
 
+/// What a front says to a review at a path: an HTTP status and `response` without the uid, or nothing at all.
+pub type Answer = Arc<dyn Fn(&str, &Value) -> Option<(u16, Value)> + Send + Sync>;
+
 /// A front that serves an identity and allows everything.
 async fn front(identity: &Identity) -> Front {
+    front_with(identity, Arc::new(|_, _| Some((200, json!({"allowed": true}))))).await
+}
+
+/// A front that serves an identity and answers as it is told.
+pub async fn front_with(identity: &Identity, answer: Answer) -> Front {
     let chain = CertificateDer::pem_slice_iter(identity.pair.certificate_pem.as_bytes());
     let chain = chain.collect::<Result<Vec<_>, _>>().unwrap();
     let key = PrivateKeyDer::from_pem_slice(identity.pair.key_pem.as_bytes()).unwrap();
@@ -41,6 +49,7 @@ async fn front(identity: &Identity) -> Front {
     tokio::spawn(async move {
         while let Ok((stream, _)) = listener.accept().await {
             let (acceptor, seen, count) = (acceptor.clone(), Arc::clone(&seen), Arc::clone(&count));
+            let answer = Arc::clone(&answer);
             tokio::spawn(async move {
                 let accepted = acceptor.accept(stream).await;
                 seen.fetch_add(1, Ordering::SeqCst);
@@ -58,12 +67,18 @@ async fn front(identity: &Identity) -> Front {
                     }
                 };
                 count.fetch_add(1, Ordering::SeqCst);
+                let head = String::from_utf8_lossy(&request);
+                let path = head.split(' ').nth(1).unwrap_or_default();
+                let Some((status, mut response)) = answer(path, &review) else {
+                    return std::future::pending().await;
+                };
+                response["uid"] = review["request"]["uid"].clone();
                 let answer = json!({
-                    "apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview",
-                    "response": {"uid": review["request"]["uid"], "allowed": true},
+                    "apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "response": response,
                 })
                 .to_string();
-                let head = "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nConnection: close";
+                let head =
+                    format!("HTTP/1.1 {status} S\r\nContent-Type: application/json\r\nConnection: close");
                 let answer = format!("{head}\r\nContent-Length: {}\r\n\r\n{answer}", answer.len());
                 let _ = stream.write_all(answer.as_bytes()).await;
                 let _ = stream.shutdown().await;
@@ -83,7 +98,7 @@ fn entry(name: &str, client_config: &Value) -> Value {
     })
 }
 
-fn configuration(kind: &str, entries: &[Value]) -> Value {
+pub fn configuration(kind: &str, entries: &[Value]) -> Value {
     json!({
         "apiVersion": "admissionregistration.k8s.io/v1", "kind": kind,
         "metadata": {"name": "sallyport", "labels": {"app.kubernetes.io/part-of": "sallyport"}},
@@ -91,7 +106,7 @@ fn configuration(kind: &str, entries: &[Value]) -> Value {
     })
 }
 
-fn bundles(configuration: &Value) -> Vec<String> {
+pub fn bundles(configuration: &Value) -> Vec<String> {
     let decode = |entry: &Value| {
         let text = entry["clientConfig"]["caBundle"].as_str().unwrap_or_default();
         String::from_utf8(base64::engine::general_purpose::STANDARD.decode(text).unwrap()).unwrap()
