@@ -2,6 +2,9 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod cluster;
+mod job;
+mod manual;
 mod registration;
 mod rotation;
 mod secrets;
+mod signer;

@@ -19,16 +19,16 @@ use tokio::net::TcpListener;
 
 use crate::cluster::{Cluster, NAMESPACE, eventually};
 
-struct Front {
-    address: SocketAddr,
+pub struct Front {
+    pub address: SocketAddr,
     /// How many connections it has seen the end of, or the first request of.
     connections: Arc<AtomicUsize>,
     /// How many reviews it answered.
-    reviews: Arc<AtomicUsize>,
+    pub reviews: Arc<AtomicUsize>,
 }
 
 /// A front that serves an identity and allows everything.
-async fn front(identity: &Identity) -> Front {
+pub async fn front(identity: &Identity) -> Front {
     let chain = CertificateDer::pem_slice_iter(identity.pair.certificate_pem.as_bytes());
     let chain = chain.collect::<Result<Vec<_>, _>>().unwrap();
     let key = PrivateKeyDer::from_pem_slice(identity.pair.key_pem.as_bytes()).unwrap();
@@ -73,7 +73,7 @@ async fn front(identity: &Identity) -> Front {
     Front { address, connections, reviews }
 }
 
-fn entry(name: &str, client_config: &Value) -> Value {
+pub fn entry(name: &str, client_config: &Value) -> Value {
     json!({
         "name": name,
         "clientConfig": client_config,
