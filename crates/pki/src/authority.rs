@@ -36,7 +36,7 @@ pub enum Algorithm {
 }
 
 impl Algorithm {
-    fn generate(self) -> Result<rcgen::KeyPair, IssueError> {
+    pub(crate) fn generate(self) -> Result<rcgen::KeyPair, IssueError> {
         match self {
             Self::EcdsaP256 => rcgen::KeyPair::generate_for(&rcgen::PKCS_ECDSA_P256_SHA256),
             Self::Rsa2048 => {

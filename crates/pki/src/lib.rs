@@ -21,6 +21,7 @@ pub mod leaf;
 pub mod names;
 pub mod offline;
 pub mod renewal;
+pub mod request;
 pub mod stored;
 
 pub use authority::{Algorithm, Authority, IssueError};
@@ -31,4 +32,5 @@ pub use key_pair::KeyPair;
 pub use leaf::LeafRequest;
 pub use names::{NameError, ServiceName, Suite};
 pub use renewal::Renewal;
+pub use request::SigningRequest;
 pub use stored::{Identity, Stored};

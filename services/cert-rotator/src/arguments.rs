@@ -15,6 +15,7 @@ use crate::deployment::Pods;
 use crate::election::LeaseConfig;
 use crate::events::Events;
 use crate::issuance::Policy;
+use crate::job::Job;
 use crate::offers::Offers;
 use crate::registration::Source;
 use crate::rotator::{Config, Registration};
@@ -42,10 +43,24 @@ pub enum KeyAlgorithm {
     Rsa2048,
 }
 
+impl From<KeyAlgorithm> for Algorithm {
+    fn from(kind: KeyAlgorithm) -> Self {
+        match kind {
+            KeyAlgorithm::EcdsaP256 => Self::EcdsaP256,
+            KeyAlgorithm::Rsa2048 => Self::Rsa2048,
+        }
+    }
+}
+
 /// Issues, renews and distributes the suite's certificates, and registers the suite with the API server.
 #[derive(Debug, Clone, clap::Parser)]
 #[command(name = "sallyport-cert-rotator", version)]
+#[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 pub struct Args {
+    /// A job that ends, instead of the controller.
+    #[command(subcommand)]
+    pub job: Option<Job>,
+
     /// Namespace of the suite. Default: the rotator's own.
     #[arg(long, env = "SALLYPORT_NAMESPACE", value_name = "NAME")]
     pub namespace: Option<String>,
@@ -366,10 +381,7 @@ impl Args {
                 leaves: leaves.context("failed to choose the certificates' names")?,
                 renewal: self.renew_before.map_or(Renewal::TwoThirds, Renewal::Before),
             },
-            algorithm: match self.key_algorithm {
-                KeyAlgorithm::EcdsaP256 => Algorithm::EcdsaP256,
-                KeyAlgorithm::Rsa2048 => Algorithm::Rsa2048,
-            },
+            algorithm: self.key_algorithm.into(),
             authority_life: self.ca_life,
             leaf_life: self.leaf_life,
         })
@@ -401,7 +413,7 @@ impl Args {
 }
 
 /// Reads a time: a whole number with `s`, `m`, `h` or `d`, at least one second.
-fn duration(text: &str) -> Result<Duration, String> {
+pub(crate) fn duration(text: &str) -> Result<Duration, String> {
     let wrong = || format!("{text:?} is not a time: use a whole number with s, m, h or d, such as 90d");
     let unit = text.chars().next_back().ok_or_else(wrong)?;
     let seconds = match unit {

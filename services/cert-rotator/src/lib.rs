@@ -17,6 +17,7 @@ mod deployment;
 mod election;
 pub mod events;
 pub mod issuance;
+pub mod job;
 pub mod metrics;
 pub mod offers;
 mod owner;
@@ -49,8 +50,12 @@ const CHECK_PATIENCE: Duration = Duration::from_secs(60);
 /// How often it looks meanwhile.
 const CHECK_INTERVAL: Duration = Duration::from_secs(2);
 
-/// Runs as a process of its own, until SIGTERM or SIGINT; with `--check`, until everything is as it should be.
+/// Runs as a process of its own, until SIGTERM or SIGINT; with `--check`, until everything is as it should be; as a
+/// job, until it is done. Flags that contradict each other are a [`clap::Error`].
 pub async fn run(args: Args) -> anyhow::Result<()> {
+    if let Some(job) = args.job {
+        return job::run(job).await;
+    }
     if args.check {
         check(&args.into_config().await?, CHECK_PATIENCE).await?;
         println!("certificates and registration are as they should be");
@@ -99,6 +104,11 @@ pub async fn check(config: &Config, patience: Duration) -> anyhow::Result<()> {
 /// A client of the API server: of `kubeconfig` if one is given, else as the environment says. It does not try
 /// again by itself, because every call here is bounded and repeated in the next round.
 pub async fn connect(kubeconfig: Option<&Path>) -> anyhow::Result<Client> {
+    client(cluster(kubeconfig).await?)
+}
+
+/// Where the API server is, and how to speak to it.
+pub(crate) async fn cluster(kubeconfig: Option<&Path>) -> anyhow::Result<kube::Config> {
     let mut config = match kubeconfig {
         Some(path) => {
             let kubeconfig = kube::config::Kubeconfig::read_from(path)
@@ -112,7 +122,12 @@ pub async fn connect(kubeconfig: Option<&Path>) -> anyhow::Result<Client> {
         )?,
     };
     config.default_retry = false;
-    Client::try_from(config).context("failed to make a client of the API server")
+    Ok(config)
+}
+
+/// A client of that API server.
+pub(crate) fn client(cluster: kube::Config) -> anyhow::Result<Client> {
+    Client::try_from(cluster).context("failed to make a client of the API server")
 }
 
 /// Completes on SIGTERM or SIGINT.

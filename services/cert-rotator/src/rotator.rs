@@ -322,7 +322,12 @@ impl<'a> Rotator<'a> {
         } else if is_registered && is_promoted {
             self.conditions.set(Type::Ready, true, "AsDescribed", "");
         } else if is_registered {
-            self.conditions.set(Type::Ready, false, "Promoting", "no refusal was seen yet: entries are Ignore");
+            self.conditions.set(
+                Type::Ready,
+                false,
+                "Promoting",
+                "no refusal was seen yet: entries are Ignore",
+            );
         } else {
             self.conditions.set(
                 Type::Ready,

@@ -4,8 +4,11 @@
 mod brought;
 mod cluster;
 mod damage;
+mod job;
 mod leadership;
+mod manual;
 mod promotion;
 mod registration;
 mod rotation;
 mod secrets;
+mod signer;

@@ -24,14 +24,14 @@ pub struct Front {
     /// How many connections it has seen the end of, or the first request of.
     connections: Arc<AtomicUsize>,
     /// How many reviews it answered.
-    reviews: Arc<AtomicUsize>,
+    pub reviews: Arc<AtomicUsize>,
 }
 
 /// What a front says to a review at a path: an HTTP status and `response` without the uid, or nothing at all.
 pub type Answer = Arc<dyn Fn(&str, &Value) -> Option<(u16, Value)> + Send + Sync>;
 
 /// A front that serves an identity and allows everything.
-async fn front(identity: &Identity) -> Front {
+pub async fn front(identity: &Identity) -> Front {
     front_with(identity, Arc::new(|_, _| Some((200, json!({"allowed": true}))))).await
 }
 
@@ -88,7 +88,7 @@ pub async fn front_with(identity: &Identity, answer: Answer) -> Front {
     Front { address, connections, reviews }
 }
 
-fn entry(name: &str, client_config: &Value) -> Value {
+pub fn entry(name: &str, client_config: &Value) -> Value {
     json!({
         "name": name,
         "clientConfig": client_config,
