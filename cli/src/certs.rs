@@ -1,15 +1,21 @@
-//! `sallyport certs`: certificates as files, for webhooks without a rotator and for a suite without a cluster.
+//! `sallyport certs`: certificates as files, for webhooks without a rotator and for a suite without a cluster; and,
+//! as subcommands, those of a release.
 
+mod freeze;
+mod rotate;
+mod status;
+
+pub(crate) use self::status::{Format, STUCK, UNANSWERED};
 use crate::terminal::{self, STRONG};
 use anyhow::Context as _;
-use clap::ValueEnum;
+use clap::{Subcommand, ValueEnum};
 use sallyport_pki::Algorithm;
 use sallyport_pki::authority::MAX_LIFE;
 use sallyport_pki::names::{DEFAULT_CLUSTER_DOMAIN, Extras, Member, ServiceName, Suite};
 use sallyport_pki::offline::{self, Options};
 use std::io::Write as _;
 use std::net::IpAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, SystemTime};
 
@@ -27,12 +33,19 @@ Examples:
     sallyport certs --service hook --namespace dev --extra-name localhost --extra-ip 127.0.0.1 --life 365d --output certs
 
   For all services of a suite, in webhook/, mutator/ and validator/ below certs; always anew:
-    sallyport certs --suite --loopback --output certs";
+    sallyport certs --suite --loopback --output certs
 
-/// Make certificates as files, without a cluster.
+  Of a release on a cluster:
+    sallyport certs status
+    sallyport certs rotate --wait 10m";
+
+/// Make certificates as files, without a cluster; or look at those of a release.
 #[derive(Debug, clap::Args)]
-#[command(after_help = EXAMPLES)]
+#[command(after_help = EXAMPLES, args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 pub(crate) struct CertsArgs {
+    #[command(subcommand)]
+    command: Option<CertsCommand>,
+
     /// Service that the certificate is for: a DNS-1123 label.
     #[arg(
         long,
@@ -62,8 +75,8 @@ pub(crate) struct CertsArgs {
     namespace: Option<String>,
 
     /// Directory to write to; made if it is not there.
-    #[arg(long, short, env = "SALLYPORT_OUTPUT", value_name = "DIR")]
-    output: PathBuf,
+    #[arg(long, short, env = "SALLYPORT_OUTPUT", value_name = "DIR", required = true)]
+    output: Option<PathBuf>,
 
     /// DNS domain of the cluster.
     #[arg(long, env = "SALLYPORT_CLUSTER_DOMAIN", value_name = "DOMAIN", default_value = DEFAULT_CLUSTER_DOMAIN)]
@@ -105,6 +118,14 @@ pub(crate) struct CertsArgs {
     client: bool,
 }
 
+#[derive(Debug, Subcommand)]
+enum CertsCommand {
+    Status(status::StatusArgs),
+    Rotate(rotate::RotateArgs),
+    Freeze(freeze::FreezeArgs),
+    Unfreeze(freeze::UnfreezeArgs),
+}
+
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum KeyAlgorithm {
     /// ECDSA on P-256.
@@ -115,7 +136,7 @@ enum KeyAlgorithm {
 }
 
 /// A span of time: a whole number with its unit.
-fn life(text: &str) -> Result<Duration, String> {
+pub(crate) fn life(text: &str) -> Result<Duration, String> {
     let wrong = || format!("{text:?} is not a time such as 90d, 24h, 30m or 60s");
     let (number, unit) =
         text.char_indices().next_back().map(|(end, _)| text.split_at(end)).ok_or_else(wrong)?;
@@ -140,17 +161,28 @@ fn life(text: &str) -> Result<Duration, String> {
     Ok(life)
 }
 
-pub(crate) fn run(args: &CertsArgs) -> anyhow::Result<ExitCode> {
+pub(crate) async fn run(args: CertsArgs) -> anyhow::Result<ExitCode> {
+    match &args.command {
+        None => write(&args),
+        Some(CertsCommand::Status(args)) => status::run(args).await,
+        Some(CertsCommand::Rotate(args)) => rotate::run(args).await,
+        Some(CertsCommand::Freeze(args)) => freeze::freeze(args).await,
+        Some(CertsCommand::Unfreeze(args)) => freeze::unfreeze(args).await,
+    }
+}
+
+fn write(args: &CertsArgs) -> anyhow::Result<ExitCode> {
+    let directory = args.output.as_deref().context("--output is missing")?;
     let mut extras = if args.loopback { Extras::loopback() } else { Extras::default() };
     extras.dns_names.extend(args.extra_names.iter().cloned());
     extras.addresses.extend(args.extra_addresses.iter().copied());
-    let bundle = if args.suite { suite(args, &extras) } else { single(args, extras) }?;
+    let bundle = if args.suite { suite(args, directory, &extras) } else { single(args, directory, extras) }?;
     let mut output = std::io::stdout();
     writeln!(output, "{bundle}")?;
     Ok(ExitCode::SUCCESS)
 }
 
-fn single(args: &CertsArgs, extras: Extras) -> anyhow::Result<String> {
+fn single(args: &CertsArgs, directory: &Path, extras: Extras) -> anyhow::Result<String> {
     // Both are there, or clap would have said so; an empty name is refused like any other bad one.
     let (service, namespace) = (args.service.as_deref(), args.namespace.as_deref());
     let service =
@@ -165,7 +197,7 @@ fn single(args: &CertsArgs, extras: Extras) -> anyhow::Result<String> {
         },
         authority_life: args.ca_life,
         leaf_life: args.life,
-        ..Options::new(args.output.clone(), service)
+        ..Options::new(directory.to_owned(), service)
     };
     let report = offline::write(&options, SystemTime::now())?;
     let addresses = report.leaf.addresses().iter().map(ToString::to_string);
@@ -180,13 +212,13 @@ fn single(args: &CertsArgs, extras: Extras) -> anyhow::Result<String> {
     Ok(report.ca_bundle)
 }
 
-fn suite(args: &CertsArgs, extras: &Extras) -> anyhow::Result<String> {
+fn suite(args: &CertsArgs, directory: &Path, extras: &Extras) -> anyhow::Result<String> {
     let namespace = args.namespace.as_deref().unwrap_or("sallyport");
     let suite = Suite::with_prefix(&args.prefix, namespace, &args.cluster_domain)
         .context("--prefix, --namespace or --cluster-domain cannot be used")?;
-    let bundle = offline::write_suite(&args.output, &suite, extras, SystemTime::now())?;
+    let bundle = offline::write_suite(directory, &suite, extras, SystemTime::now())?;
     for member in Member::ALL {
-        let directory = args.output.join(member.word());
+        let directory = directory.join(member.word());
         let name = suite.service(member).server_name();
         terminal::say(&format!("{STRONG}{name}{STRONG:#}: wrote {}", directory.display()));
     }

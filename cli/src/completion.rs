@@ -50,7 +50,9 @@ mod tests {
     /// Every flag can be set in the environment too.
     #[test]
     fn every_flag_has_a_variable_of_the_same_name() {
-        for command in crate::Args::command().get_subcommands() {
+        let mut commands: Vec<_> = crate::Args::command().get_subcommands().cloned().collect();
+        while let Some(command) = commands.pop() {
+            commands.extend(command.get_subcommands().cloned());
             for argument in command.get_arguments().filter(|argument| !argument.is_positional()) {
                 let name = argument.get_long().unwrap();
                 if ["help", "version"].contains(&name) {

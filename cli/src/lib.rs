@@ -6,25 +6,35 @@
 //! sallyport review ─┤
 //!                   └─▶ client ──HTTPS──▶ any front
 //! sallyport certs ───▶ files
+//!   … status, rotate, freeze ─┐
+//!                             ├─▶ cluster: an API server, as whoever the kubeconfig names
+//! sallyport doctor ───────────┘
 //! ```
 //!
 //! It adds nothing of its own to a decision: reviews take the way that an API server's take, through the
 //! services' own code. The invariant: what `sallyport review` shows is what a cluster with the same policies
-//! would do with the same review.
+//! would do with the same review. On a cluster it only reads, but for two annotations of one Secret.
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
 
 mod certs;
 mod client;
+mod clock;
+mod cluster;
 mod completion;
 mod dev;
+mod doctor;
 mod door;
+mod installation;
+mod inventory;
 mod json_lines;
+mod leadership;
 mod manifest;
 mod policies;
 mod registration;
 mod report;
 mod resource;
 mod review;
+mod serving;
 mod suite;
 mod terminal;
 mod yaml;
@@ -34,6 +44,8 @@ use std::process::ExitCode;
 
 /// Something was denied.
 const DENIED: u8 = 3;
+/// Something is not as it should be.
+const UNSOUND: u8 = 3;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -46,13 +58,18 @@ Examples:
   Make certificates for a webhook of your own:
     sallyport certs --service my-webhook --namespace prod --output certs
 
+  Look whether a release on a cluster is well:
+    sallyport doctor
+    sallyport certs status
+
 Exit status:
-  0  done; of a review: everything was allowed
+  0  done; of a review: everything was allowed; of a check: everything is well
   1  an error
   2  wrong usage
-  3  a review was denied";
+  3  a review was denied; something is not as it should be";
 
-/// Admission control for Kubernetes, at your desk: try, run and equip the suite without a cluster.
+/// Admission control for Kubernetes, at your desk: try, run and equip the suite without a cluster, and look after it
+/// on one.
 #[derive(Debug, Parser)]
 #[command(name = "sallyport", version, after_help = EXAMPLES)]
 pub struct Args {
@@ -64,7 +81,8 @@ pub struct Args {
 enum Command {
     Dev(dev::DevArgs),
     Review(Box<review::ReviewArgs>),
-    Certs(certs::CertsArgs),
+    Certs(Box<certs::CertsArgs>),
+    Doctor(doctor::DoctorArgs),
     Completion(completion::CompletionArgs),
 }
 
@@ -73,7 +91,8 @@ pub async fn run(args: Args) -> ExitCode {
     let outcome = match args.command {
         Command::Dev(args) => dev::run(args).await,
         Command::Review(args) => review::run(*args).await,
-        Command::Certs(args) => certs::run(&args),
+        Command::Certs(args) => certs::run(*args).await,
+        Command::Doctor(args) => doctor::run(&args).await,
         Command::Completion(args) => completion::run(&args),
     };
     match outcome {

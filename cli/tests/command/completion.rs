@@ -7,7 +7,9 @@ fn every_shell_has_a_script_that_knows_the_commands() {
     {
         let script = run(["completion", shell]).ended(0).stdout;
         assert!(script.contains(sign), "{shell}");
-        for command in ["dev", "review", "certs", "completion", "policy-dir"] {
+        for command in
+            ["dev", "review", "certs", "doctor", "unfreeze", "completion", "policy-dir", "kubeconfig"]
+        {
             assert!(script.contains(command), "{shell}: {command}");
         }
     }
@@ -23,7 +25,7 @@ fn help_and_version_go_to_standard_output_and_explain_exit_status() {
             assert!(help.contains(text), "{arguments:?}: {text}");
         }
     }
-    for command in ["dev", "certs"] {
+    for command in ["dev", "certs", "doctor"] {
         assert!(run([command, "--help"]).ended(0).stdout.contains("Examples:"), "{command}");
     }
     run([] as [&str; 0]).ended(2);

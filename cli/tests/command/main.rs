@@ -1,8 +1,11 @@
-//! The built command, as users and scripts run it. No cluster is needed.
+//! The built command, as users and scripts run it; what looks after a cluster, against a real API server.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod certs;
+mod cluster;
 mod completion;
 mod dev;
+mod doctor;
 mod process;
 mod review;
+mod rotation;
