@@ -153,6 +153,8 @@ impl Suite {
         let [admin] = free_ports::<1>()?;
         self.rotator.kill()?;
         self.rotator = rotator(&self.tls(), admin)?
+            // Nothing to inject into, but its metrics.
+            .args(["--inject-into=crd/absent.example.com", "--inject-from=absent/absent"])
             .env("SALLYPORT_REGISTRATION_FILE", &file)
             .env("SALLYPORT_KUBECONFIG", plane.kubeconfig())
             .start()?;

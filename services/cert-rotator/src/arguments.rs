@@ -12,6 +12,8 @@ use sallyport_pki::{Algorithm, Renewal};
 use sallyport_telemetry::TelemetryArgs;
 
 use crate::deployment::Pods;
+use crate::events::Events;
+use crate::injection::{Injection, SecretName, Target};
 use crate::issuance::Policy;
 use crate::registration::Source;
 use crate::rotator::{Config, Registration};
@@ -23,6 +25,11 @@ const DEFAULT_NAMESPACE: &str = "sallyport";
 
 /// The shortest life: dates of certificates are whole seconds, and renewal needs a few of them.
 const MIN_LIFE: Duration = Duration::from_secs(10);
+
+/// The most objects, and the most Secrets, that injection is about: each has a watch of its own.
+const MAX_INJECTED: usize = 64;
+/// The longest overlap of injected authorities.
+const MAX_OVERLAP: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 
 /// Kinds of keys, as the flag spells them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
@@ -168,6 +175,31 @@ pub struct Args {
     #[arg(long, env = "SALLYPORT_OWNER_SERVICE_ACCOUNT", value_name = "NAME")]
     pub owner_service_account: Option<String>,
 
+    /// Object of others whose `caBundle` is kept while its annotation sallyport.dev/inject-ca-from names a Secret of
+    /// --inject-from. KIND is mutatingwebhookconfiguration, validatingwebhookconfiguration, crd or apiservice.
+    #[arg(
+        long,
+        env = "SALLYPORT_INJECT_INTO",
+        value_name = "KIND/NAME",
+        value_delimiter = ',',
+        requires = "inject_from"
+    )]
+    pub inject_into: Vec<Target>,
+
+    /// Secret whose ca.crt may be injected while its annotation sallyport.dev/allow-injection is "true".
+    #[arg(
+        long,
+        env = "SALLYPORT_INJECT_FROM",
+        value_name = "NAMESPACE/NAME",
+        value_delimiter = ',',
+        requires = "inject_into"
+    )]
+    pub inject_from: Vec<SecretName>,
+
+    /// How long injected authorities stay beside those that follow them.
+    #[arg(long, env = "SALLYPORT_INJECT_OVERLAP", value_name = "TIME", default_value = "24h", value_parser = duration)]
+    pub inject_overlap: Duration,
+
     /// Write nothing: wait at most a minute until certificates, fronts and registration are as they should be,
     /// and fail with what is not.
     #[arg(long)]
@@ -187,7 +219,8 @@ impl Args {
     pub async fn into_config(self) -> anyhow::Result<Config> {
         self.validate()?;
         let is_registering = self.registration_configmap.is_some() || self.registration_file.is_some();
-        let client = if is_registering || self.store_dir.is_none() {
+        let is_injecting = !self.inject_into.is_empty();
+        let client = if is_registering || is_injecting || self.store_dir.is_none() {
             Some(crate::connect(self.kubeconfig.as_deref()).await?)
         } else {
             None
@@ -211,8 +244,19 @@ impl Args {
         });
         let unseen = if pods.is_some() { Duration::from_secs(10) } else { Duration::from_secs(60) };
         let propagation = self.propagation.unwrap_or(unseen);
+        let injection =
+            client.clone().filter(|_| is_injecting).map(|client| self.injection(client, &namespace));
         let registration = client.and_then(|client| self.registration(client));
-        Ok(Config { namespace, store, policy, interval: self.interval, registration, pods, propagation })
+        Ok(Config {
+            namespace,
+            store,
+            policy,
+            interval: self.interval,
+            registration,
+            injection,
+            pods,
+            propagation,
+        })
     }
 
     fn validate(&self) -> anyhow::Result<()> {
@@ -250,6 +294,15 @@ impl Args {
         anyhow::ensure!(self.leaf_life <= self.ca_life, "--leaf-life is longer than --ca-life");
         let longest = Duration::from_secs(24 * 60 * 60);
         anyhow::ensure!(self.interval <= longest, "--interval is longer than a day");
+        for (flag, count) in
+            [("--inject-into", self.inject_into.len()), ("--inject-from", self.inject_from.len())]
+        {
+            anyhow::ensure!(
+                count <= MAX_INJECTED,
+                "{flag} is given {count} times, at most {MAX_INJECTED} are allowed"
+            );
+        }
+        anyhow::ensure!(self.inject_overlap <= MAX_OVERLAP, "--inject-overlap is longer than a year");
         Ok(())
     }
 
@@ -284,6 +337,16 @@ impl Args {
             webhook: self.webhook_secret.clone(),
             mutator: self.mutator_secret.clone(),
             validator: self.validator_secret.clone(),
+        }
+    }
+
+    fn injection(&self, client: Client, namespace: &str) -> Injection {
+        Injection {
+            events: Events::new(client.clone(), namespace, &self.ca_secret),
+            client,
+            targets: self.inject_into.iter().cloned().collect(),
+            secrets: self.inject_from.iter().cloned().collect(),
+            overlap: self.inject_overlap,
         }
     }
 
@@ -346,7 +409,8 @@ mod tests {
 
     #[tokio::test]
     async fn wrong_flags_are_named_r_13() {
-        let rows: [(&[&str], &str); 8] = [
+        let many = ["crd/a.b"; MAX_INJECTED + 1].join(",");
+        let rows: [(&[&str], &str); 10] = [
             (&["--leaf-life", "9s"], "--leaf-life"),
             (&["--webhook-service", "Bad_Name"], "--webhook-service"),
             (&["--namespace", ""], "--namespace"),
@@ -355,6 +419,11 @@ mod tests {
             (&["--leaf-life", "2d", "--ca-life", "1d"], "--leaf-life"),
             (&["--ca-life", "40000d"], "--ca-life"),
             (&["--ca-secret", "sallyport-mutator-tls"], "--ca-secret"),
+            (&["--inject-from", "a/b", "--inject-into", &many], "--inject-into"),
+            (
+                &["--inject-from", "a/b", "--inject-into", "crd/a.b", "--inject-overlap", "366d"],
+                "--inject-overlap",
+            ),
         ];
         for (flags, wanted) in rows {
             let flags: Vec<&str> = flags.iter().copied().chain(["--store-dir", "unused"]).collect();
@@ -363,6 +432,15 @@ mod tests {
         }
         assert!(args(&["--leaf-life", "soon"]).unwrap_err().to_string().contains("--leaf-life"));
         assert!(args(&["--registration-file", "f", "--registration-configmap", "c"]).is_err());
+        let rows: [(&[&str], &str); 4] = [
+            (&["--inject-into", "secret/a", "--inject-from", "a/b"], "--inject-into"),
+            (&["--inject-into", "crd/a.b", "--inject-from", "b"], "--inject-from"),
+            (&["--inject-into", "crd/a.b"], "--inject-from"),
+            (&["--inject-from", "a/b"], "--inject-into"),
+        ];
+        for (flags, wanted) in rows {
+            assert!(args(flags).unwrap_err().to_string().contains(wanted), "{flags:?}");
+        }
     }
 
     #[tokio::test]

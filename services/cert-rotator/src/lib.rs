@@ -1,9 +1,10 @@
 //! The cert-rotator: gives the suite its certificates and registers it with the API server.
 //!
-//! Two tasks, one after the other, in rounds: certificates are made good ([`issuance`], deciding by
-//! [`state`]), then the registration is brought to what is described ([`registration`]). A round reads
-//! everything anew and writes only what differs, so any number of rotators may run at once and any of them may
-//! die at any point; nothing is remembered but how patient to be with other writers.
+//! Tasks, one after the other, in rounds: certificates are made good ([`issuance`], deciding by [`state`]), the
+//! registration is brought to what is described ([`registration`]), and objects of others that ask for it are given
+//! their `caBundle` ([`injection`]). A round reads everything anew and writes only what differs, so any number of
+//! rotators may run at once and any of them may die at any point; nothing is remembered but how patient to be with
+//! other writers.
 //!
 //! Private keys go from [`sallyport_pki`] to the [`store`] and nowhere else: never into a log, a metric or an
 //! error.
@@ -14,6 +15,7 @@ mod arguments;
 mod backoff;
 mod deployment;
 pub mod events;
+pub mod injection;
 pub mod issuance;
 pub mod metrics;
 mod owner;

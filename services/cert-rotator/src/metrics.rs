@@ -17,6 +17,8 @@ pub struct Metrics {
     backoff: GaugeVec,
     failures: IntCounterVec,
     awaited_since: IntGaugeVec,
+    injection_writes: IntCounterVec,
+    injection_errors: IntCounterVec,
 }
 
 impl Metrics {
@@ -40,7 +42,7 @@ impl Metrics {
             in_sync: IntGaugeVec::new(
                 Opts::new(
                     "sallyport_ca_bundle_in_sync",
-                    "1 when the configuration is registered as described, with the current caBundle; else 0.",
+                    "1 when the configuration is as it should be, with the current caBundle; else 0.",
                 ),
                 &["configuration"],
             )?,
@@ -67,6 +69,20 @@ impl Metrics {
                 ),
                 &["phase"],
             )?,
+            injection_writes: IntCounterVec::new(
+                Opts::new(
+                    "sallyport_injection_writes_total",
+                    "Writes to an object of others that a caBundle is injected into.",
+                ),
+                &["target"],
+            )?,
+            injection_errors: IntCounterVec::new(
+                Opts::new(
+                    "sallyport_injection_errors_total",
+                    "Rounds that could not inject a caBundle into an object of others that asks for one.",
+                ),
+                &["target"],
+            )?,
         };
         registry.register(Box::new(metrics.not_after.clone()))?;
         registry.register(Box::new(metrics.rotations.clone()))?;
@@ -75,11 +91,13 @@ impl Metrics {
         registry.register(Box::new(metrics.backoff.clone()))?;
         registry.register(Box::new(metrics.failures.clone()))?;
         registry.register(Box::new(metrics.awaited_since.clone()))?;
+        registry.register(Box::new(metrics.injection_writes.clone()))?;
+        registry.register(Box::new(metrics.injection_errors.clone()))?;
         metrics.awaited(None);
         for phase in Step::PHASES {
             metrics.rotations.with_label_values(&[phase]).reset();
         }
-        for task in ["certificates", "registration"] {
+        for task in ["certificates", "registration", "injection"] {
             metrics.failures.with_label_values(&[task]).reset();
         }
         Ok(metrics)
@@ -124,6 +142,24 @@ impl Metrics {
         // Absent already is as good.
         let _ = self.in_sync.remove_label_values(&[configuration]);
         let _ = self.backoff.remove_label_values(&[configuration]);
+    }
+
+    pub(crate) fn injects(&self, target: &str) {
+        // There from the start, so that the first of each is seen to increase it.
+        let _ = self.injection_writes.with_label_values(&[target]);
+        let _ = self.injection_errors.with_label_values(&[target]);
+    }
+
+    pub(crate) fn injected(&self, target: &str, in_sync: bool) {
+        self.in_sync.with_label_values(&[target]).set(i64::from(in_sync));
+    }
+
+    pub(crate) fn injection_written(&self, target: &str) {
+        self.injection_writes.with_label_values(&[target]).inc();
+    }
+
+    pub(crate) fn injection_failed(&self, target: &str) {
+        self.injection_errors.with_label_values(&[target]).inc();
     }
 
     pub(crate) fn failed(&self, task: &str) {

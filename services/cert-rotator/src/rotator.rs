@@ -11,6 +11,7 @@ use tokio::sync::Notify;
 use tracing::{error, info};
 
 use crate::deployment::{Deployment, Expected, Pods};
+use crate::injection::{Injection, Injector};
 use crate::issuance::{self, IssuanceError, Policy, Settled};
 use crate::metrics::Metrics;
 use crate::registration::controller::chain;
@@ -41,6 +42,8 @@ pub struct Config {
     pub interval: Duration,
     /// What is registered; `None` for certificates alone.
     pub registration: Option<Registration>,
+    /// What is injected into objects of others; `None` for nothing.
+    pub injection: Option<Injection>,
     /// The pods that are asked what they have loaded; `None` where there are none, and time alone has to do.
     pub pods: Option<Pods>,
     /// How long it takes at the most until what is stored has reached those who cannot be asked.
@@ -99,6 +102,7 @@ struct Rotator {
     config: Config,
     metrics: Metrics,
     controller: Option<Controller>,
+    injector: Option<Injector>,
     watches: Option<Watches>,
     certificates: Condition,
     deployment: Deployment,
@@ -116,10 +120,11 @@ pub(crate) async fn run(
 ) {
     let wake = Arc::new(Notify::new());
     let controller = config.controller(&metrics);
+    let injector = config.injection.clone().map(|injection| Injector::new(injection, metrics.clone()));
     let client = match (&config.registration, &config.store) {
         (Some(registration), _) => Some(registration.client.clone()),
         (None, Store::Cluster(store)) => Some(store.client()),
-        (None, Store::Directory(_)) => None,
+        (None, Store::Directory(_)) => config.injection.as_ref().map(|injection| injection.client.clone()),
     };
     let watches = client.map(|client| Watches::new(client, &config.namespace, Arc::clone(&wake)));
     let deployment = Deployment::new(config.pods.clone(), config.propagation);
@@ -127,6 +132,7 @@ pub(crate) async fn run(
         config,
         metrics,
         controller,
+        injector,
         watches,
         certificates,
         deployment,
@@ -137,7 +143,7 @@ pub(crate) async fn run(
         // Both halves of a round may be dropped at any point: whatever was written, the next round goes on.
         let wait = tokio::select! {
             () = &mut shutdown => break,
-            wait = rotator.round() => wait,
+            wait = async { rotator.round().await.min(rotator.inject().await) } => wait,
         };
         tokio::select! {
             () = &mut shutdown => break,
@@ -197,6 +203,18 @@ impl Rotator {
         Ok(if advanced { Duration::ZERO } else { LOOK_AGAIN })
     }
 
+    /// One round of injection, whatever became of the other tasks. Returns how long to wait at the most until the
+    /// next; its failures are its own, and so is their wait.
+    async fn inject(&mut self) -> Duration {
+        let Some(injector) = &mut self.injector else { return Duration::MAX };
+        // Large, and of no use to those who do not inject.
+        let round = Box::pin(injector.round(SystemTime::now())).await;
+        if round.has_failed {
+            self.metrics.failed("injection");
+        }
+        round.again.map_or(Duration::MAX, |again| again.max(SETTLE))
+    }
+
     /// Takes the step that a rotation waits for, if its phase is seen to be complete. Returns whether it was taken.
     async fn advance(&mut self, settled: &Settled) -> Result<bool, IssuanceError> {
         let Some((phase, _)) = &settled.awaited else { return Ok(false) };
@@ -232,6 +250,7 @@ impl Rotator {
         if let Some(Registration { source: Source::ConfigMap(name), .. }) = &self.config.registration {
             wanted.push(Watched::ConfigMap(name.clone()));
         }
+        wanted.extend(self.injector.iter().flat_map(Injector::watched));
         watches.keep(wanted);
     }
 
