@@ -230,6 +230,7 @@ fn rotate(place: &Place<'_>, suite: &Suite, admin: Admin, stop: Shutdown) -> Joi
         policy,
         interval: ROUND,
         registration,
+        injection: None,
         pods: None,
         propagation: PROPAGATION,
         offers: None,

@@ -160,6 +160,8 @@ impl Suite {
                 .with_context(|| format!("{}", from.display()))?;
         }
         self.rotator = rotator(&self.tls(), admin)?
+            // Nothing to inject into, but its metrics.
+            .args(["--inject-into=crd/absent.example.com", "--inject-from=absent/absent"])
             .env("SALLYPORT_REGISTRATION_FILE", &file)
             .env("SALLYPORT_KUBECONFIG", plane.kubeconfig())
             .env("SALLYPORT_PROMOTE", promote.to_string())

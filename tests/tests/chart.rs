@@ -237,6 +237,73 @@ async fn the_cert_rotator_may_do_its_work_and_nothing_else_c_106() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn injection_may_read_and_change_what_is_named_and_nothing_else_c_106() {
+    let (helm, plane) = (Helm::find().await, control_plane().await);
+    define_monitoring(&plane).await;
+    let may = async |verb: &str, what: &str, namespace: &str| {
+        let arguments = ["auth", "can-i", verb, what, "-n", namespace, ROTATOR];
+        let answer = plane.kubectl(&arguments, None).await.unwrap();
+        match answer.stdout.trim() {
+            "yes" => true,
+            "no" => false,
+            other => panic!("{verb} {what}: {other} {}", answer.stderr),
+        }
+    };
+    let named = [
+        "mutatingwebhookconfigurations.admissionregistration.k8s.io/theirs",
+        "validatingwebhookconfigurations.admissionregistration.k8s.io/theirs",
+        "customresourcedefinitions.apiextensions.k8s.io/widgets.example.com",
+        "apiservices.apiregistration.k8s.io/v1.gadgets.example.com",
+    ];
+    let (own, elsewhere) = ("secrets/theirs-ca", "secrets/widgets-ca");
+
+    // Off, as it is by default.
+    apply(&plane, &helm.template(&values("defaults")).await).await;
+    for object in named {
+        assert!(!may("patch", object, NAMESPACE).await, "{object}");
+    }
+    assert!(!may("get", own, NAMESPACE).await && !may("get", elsewhere, "default").await);
+
+    // A Pod, which the test of an installation is, cannot be changed.
+    let rendered = documents(&plane, &helm.template(&values("everything-on")).await).await;
+    for rights in rendered.iter().filter(|object| object["apiVersion"] == "rbac.authorization.k8s.io/v1") {
+        apply(&plane, &rights.to_string()).await;
+    }
+    until("the rights are in force", async || {
+        may("patch", named[0], NAMESPACE).await
+            && may("get", own, NAMESPACE).await
+            && may("get", elsewhere, "default").await
+    })
+    .await;
+    for object in named {
+        for verb in ["get", "list", "watch", "patch"] {
+            assert!(may(verb, object, NAMESPACE).await, "{verb} {object}");
+        }
+        let resource = object.split_once('/').unwrap().0;
+        for (verb, what) in [
+            ("create", object),
+            ("update", object),
+            ("delete", object),
+            ("list", resource),
+            ("patch", &format!("{resource}/others")),
+        ] {
+            assert!(!may(verb, what, NAMESPACE).await, "{verb} {what}");
+        }
+    }
+    for (what, namespace) in [(own, NAMESPACE), (elsewhere, "default")] {
+        for verb in ["get", "list", "watch"] {
+            assert!(may(verb, what, namespace).await, "{verb} {what}");
+        }
+        for verb in ["patch", "update", "delete"] {
+            assert!(!may(verb, what, namespace).await, "{verb} {what}");
+        }
+    }
+    for (what, namespace) in [(own, "default"), (elsewhere, NAMESPACE), ("secrets", "default")] {
+        assert!(!may("get", what, namespace).await, "{what} in {namespace}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_suite_that_is_down_keeps_down_nothing_that_it_needs_c_100_c_101() {
     let (helm, plane) = (Helm::find().await, control_plane().await);
     let rendered = helm.template(&values("widened-rules")).await;

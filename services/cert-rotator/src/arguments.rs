@@ -14,6 +14,7 @@ use sallyport_telemetry::TelemetryArgs;
 use crate::deployment::Pods;
 use crate::election::LeaseConfig;
 use crate::events::Events;
+use crate::injection::{Injection, SecretName, Target};
 use crate::issuance::Policy;
 use crate::job::Job;
 use crate::offers::Offers;
@@ -32,6 +33,10 @@ const MIN_LIFE: Duration = Duration::from_secs(10);
 const MIN_LEASE: Duration = Duration::from_secs(3);
 /// The longest: nobody waits longer for a leader.
 const MAX_LEASE: Duration = Duration::from_secs(5 * 60);
+/// The most objects, and the most Secrets, that injection is about: each has a watch of its own.
+const MAX_INJECTED: usize = 64;
+/// The longest overlap of injected authorities.
+const MAX_OVERLAP: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 
 /// Kinds of keys, as the flag spells them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
@@ -237,6 +242,30 @@ pub struct Args {
     /// through the API server.
     #[arg(long, env = "SALLYPORT_PROMOTE")]
     pub promote: bool,
+    /// Object of others whose `caBundle` is kept while its annotation sallyport.dev/inject-ca-from names a Secret of
+    /// --inject-from. KIND is mutatingwebhookconfiguration, validatingwebhookconfiguration, crd or apiservice.
+    #[arg(
+        long,
+        env = "SALLYPORT_INJECT_INTO",
+        value_name = "KIND/NAME",
+        value_delimiter = ',',
+        requires = "inject_from"
+    )]
+    pub inject_into: Vec<Target>,
+
+    /// Secret whose ca.crt may be injected while its annotation sallyport.dev/allow-injection is "true".
+    #[arg(
+        long,
+        env = "SALLYPORT_INJECT_FROM",
+        value_name = "NAMESPACE/NAME",
+        value_delimiter = ',',
+        requires = "inject_into"
+    )]
+    pub inject_from: Vec<SecretName>,
+
+    /// How long injected authorities stay beside those that follow them.
+    #[arg(long, env = "SALLYPORT_INJECT_OVERLAP", value_name = "TIME", default_value = "24h", value_parser = duration)]
+    pub inject_overlap: Duration,
 
     /// Write nothing: wait at most a minute until certificates, fronts and registration are as they should be,
     /// and fail with what is not.
@@ -258,7 +287,8 @@ impl Args {
         self.validate()?;
         let is_registering = self.registration_configmap.is_some() || self.registration_file.is_some();
         anyhow::ensure!(is_registering || !self.promote, "--promote: nothing is registered");
-        let client = if is_registering || self.store_dir.is_none() {
+        let is_injecting = !self.inject_into.is_empty();
+        let client = if is_registering || is_injecting || self.store_dir.is_none() {
             Some(crate::connect(self.kubeconfig.as_deref()).await?)
         } else {
             None
@@ -301,6 +331,8 @@ impl Args {
             Store::Cluster(store) => Events::new(store.client(), &namespace, &self.ca_secret),
             Store::Directory(_) => Events::none(),
         };
+        let injection =
+            client.clone().filter(|_| is_injecting).map(|client| self.injection(client, events.clone()));
         let registration = client.and_then(|client| self.registration(client));
         Ok(Config {
             namespace,
@@ -308,6 +340,7 @@ impl Args {
             policy,
             interval: self.interval,
             registration,
+            injection,
             pods,
             propagation,
             offers,
@@ -358,6 +391,15 @@ impl Args {
         anyhow::ensure!(self.lease_duration <= MAX_LEASE, "--lease-duration is longer than 5m");
         let longest = Duration::from_secs(24 * 60 * 60);
         anyhow::ensure!(self.interval <= longest, "--interval is longer than a day");
+        for (flag, count) in
+            [("--inject-into", self.inject_into.len()), ("--inject-from", self.inject_from.len())]
+        {
+            anyhow::ensure!(
+                count <= MAX_INJECTED,
+                "{flag} is given {count} times, at most {MAX_INJECTED} are allowed"
+            );
+        }
+        anyhow::ensure!(self.inject_overlap <= MAX_OVERLAP, "--inject-overlap is longer than a year");
         Ok(())
     }
 
@@ -393,6 +435,16 @@ impl Args {
             webhook: self.webhook_secret.clone(),
             mutator: self.mutator_secret.clone(),
             validator: self.validator_secret.clone(),
+        }
+    }
+
+    fn injection(&self, client: Client, events: Events) -> Injection {
+        Injection {
+            events,
+            client,
+            targets: self.inject_into.iter().cloned().collect(),
+            secrets: self.inject_from.iter().cloned().collect(),
+            overlap: self.inject_overlap,
         }
     }
 
@@ -456,7 +508,8 @@ mod tests {
 
     #[tokio::test]
     async fn wrong_flags_are_named_r_13() {
-        let rows: [(&[&str], &str); 11] = [
+        let many = ["crd/a.b"; MAX_INJECTED + 1].join(",");
+        let rows: [(&[&str], &str); 13] = [
             (&["--leaf-life", "9s"], "--leaf-life"),
             (&["--webhook-service", "Bad_Name"], "--webhook-service"),
             (&["--namespace", ""], "--namespace"),
@@ -468,6 +521,11 @@ mod tests {
             (&["--lease-duration", "2s"], "--lease-duration"),
             (&["--lease-duration", "6m"], "--lease-duration"),
             (&["--promote"], "--promote"),
+            (&["--inject-from", "a/b", "--inject-into", &many], "--inject-into"),
+            (
+                &["--inject-from", "a/b", "--inject-into", "crd/a.b", "--inject-overlap", "366d"],
+                "--inject-overlap",
+            ),
         ];
         for (flags, wanted) in rows {
             let flags: Vec<&str> = flags.iter().copied().chain(["--store-dir", "unused"]).collect();
@@ -476,6 +534,15 @@ mod tests {
         }
         assert!(args(&["--leaf-life", "soon"]).unwrap_err().to_string().contains("--leaf-life"));
         assert!(args(&["--registration-file", "f", "--registration-configmap", "c"]).is_err());
+        let rows: [(&[&str], &str); 4] = [
+            (&["--inject-into", "secret/a", "--inject-from", "a/b"], "--inject-into"),
+            (&["--inject-into", "crd/a.b", "--inject-from", "b"], "--inject-from"),
+            (&["--inject-into", "crd/a.b"], "--inject-from"),
+            (&["--inject-from", "a/b"], "--inject-into"),
+        ];
+        for (flags, wanted) in rows {
+            assert!(args(flags).unwrap_err().to_string().contains(wanted), "{flags:?}");
+        }
     }
 
     #[tokio::test]

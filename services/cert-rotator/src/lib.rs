@@ -1,9 +1,10 @@
 //! The cert-rotator: gives the suite its certificates and registers it with the API server.
 //!
-//! Two tasks, one after the other, in rounds: certificates are made good ([`issuance`], deciding by
-//! [`state`]), then the registration is brought to what is described ([`registration`]). A round reads
-//! everything anew and writes only what differs, so any number of rotators may run at once and any of them may
-//! die at any point; nothing is remembered but how patient to be with other writers.
+//! Tasks, one after the other, in rounds: certificates are made good ([`issuance`], deciding by [`state`]), the
+//! registration is brought to what is described ([`registration`]), and objects of others that ask for it are given
+//! their `caBundle` ([`injection`]). A round reads everything anew and writes only what differs, so any number of
+//! rotators may run at once and any of them may die at any point; nothing is remembered but how patient to be with
+//! other writers.
 //!
 //! Private keys go from [`sallyport_pki`] to the [`store`] and nowhere else: never into a log, a metric or an
 //! error.
@@ -16,6 +17,7 @@ pub mod conditions;
 mod deployment;
 mod election;
 pub mod events;
+pub mod injection;
 pub mod issuance;
 pub mod job;
 pub mod metrics;
@@ -78,7 +80,8 @@ pub async fn run_with(
 ) -> anyhow::Result<()> {
     let metrics = metrics::Metrics::register(registry).context("failed to register metrics")?;
     let certificates = readiness.condition("certificates");
-    rotator::run(config, metrics, certificates, pin!(shutdown)).await;
+    // The state of every task together is more than a stack should hold.
+    Box::pin(rotator::run(config, metrics, certificates, pin!(shutdown))).await;
     Ok(())
 }
 

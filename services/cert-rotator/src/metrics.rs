@@ -22,6 +22,8 @@ pub struct Metrics {
     failures: IntCounterVec,
     awaited_since: IntGaugeVec,
     leader: IntGauge,
+    injection_writes: IntCounterVec,
+    injection_errors: IntCounterVec,
 }
 
 impl Metrics {
@@ -39,7 +41,7 @@ impl Metrics {
             in_sync: IntGaugeVec::new(
                 Opts::new(
                     "sallyport_ca_bundle_in_sync",
-                    "1 when the configuration is registered as described, with the current caBundle; else 0.",
+                    "1 when the configuration is as it should be, with the current caBundle; else 0.",
                 ),
                 &["configuration"],
             )?,
@@ -78,6 +80,20 @@ impl Metrics {
                 "sallyport_rotator_leader",
                 "1 while this rotator leads, or none has to lead; else 0.",
             )?,
+            injection_writes: IntCounterVec::new(
+                Opts::new(
+                    "sallyport_injection_writes_total",
+                    "Writes to an object of others that a caBundle is injected into.",
+                ),
+                &["target"],
+            )?,
+            injection_errors: IntCounterVec::new(
+                Opts::new(
+                    "sallyport_injection_errors_total",
+                    "Rounds that could not inject a caBundle into an object of others that asks for one.",
+                ),
+                &["target"],
+            )?,
         };
         registry.register(Box::new(metrics.rotations.clone()))?;
         registry.register(Box::new(metrics.in_sync.clone()))?;
@@ -87,11 +103,13 @@ impl Metrics {
         registry.register(Box::new(metrics.failures.clone()))?;
         registry.register(Box::new(metrics.awaited_since.clone()))?;
         registry.register(Box::new(metrics.leader.clone()))?;
+        registry.register(Box::new(metrics.injection_writes.clone()))?;
+        registry.register(Box::new(metrics.injection_errors.clone()))?;
         metrics.awaited(None);
         for phase in Step::PHASES {
             metrics.rotations.with_label_values(&[phase]).reset();
         }
-        for task in ["certificates", "registration"] {
+        for task in ["certificates", "registration", "injection"] {
             metrics.failures.with_label_values(&[task]).reset();
         }
         Ok(metrics)
@@ -104,6 +122,7 @@ impl Metrics {
         if !leads {
             self.certificates.reset();
             self.in_sync.reset();
+            self.promoted.reset();
             self.backoff.reset();
             self.awaited(None);
         }
@@ -160,6 +179,24 @@ impl Metrics {
         let _ = self.in_sync.remove_label_values(&[configuration]);
         let _ = self.promoted.remove_label_values(&[configuration]);
         let _ = self.backoff.remove_label_values(&[configuration]);
+    }
+
+    pub(crate) fn injects(&self, target: &str) {
+        // There from the start, so that the first of each is seen to increase it.
+        let _ = self.injection_writes.with_label_values(&[target]);
+        let _ = self.injection_errors.with_label_values(&[target]);
+    }
+
+    pub(crate) fn injected(&self, target: &str, in_sync: bool) {
+        self.in_sync.with_label_values(&[target]).set(i64::from(in_sync));
+    }
+
+    pub(crate) fn injection_written(&self, target: &str) {
+        self.injection_writes.with_label_values(&[target]).inc();
+    }
+
+    pub(crate) fn injection_failed(&self, target: &str) {
+        self.injection_errors.with_label_values(&[target]).inc();
     }
 
     pub(crate) fn failed(&self, task: &str) {

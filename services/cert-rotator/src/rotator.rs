@@ -14,6 +14,7 @@ use crate::conditions::{Conditions, Type};
 use crate::deployment::{Deployment, Expected, Pods};
 use crate::election::{Candidacy, LeaseConfig, Standing};
 use crate::events::Events;
+use crate::injection::{Injection, Injector};
 use crate::issuance::{Issuance, IssuanceError, Policy, Settled};
 use crate::metrics::Metrics;
 use crate::offers::Offers;
@@ -54,6 +55,8 @@ pub struct Config {
     pub propagation: Duration,
     /// What somebody else issues; `None` where the rotator issues.
     pub offers: Option<Offers>,
+    /// What is injected into objects of others; `None` for nothing.
+    pub injection: Option<Injection>,
     /// Where Events are written.
     pub events: Events,
     /// The Lease by which one of several leads; `None` if each works.
@@ -76,14 +79,9 @@ impl Config {
             &self.namespace,
             registration.owner_cluster_role.clone(),
             metrics.clone(),
+            self.events.clone(),
         );
-        let events = match &self.store {
-            Store::Cluster(store) => {
-                Events::new(registration.client.clone(), &self.namespace, &store.names().authority)
-            }
-            Store::Directory(_) => Events::none(),
-        };
-        Some(if registration.promote { controller.promoting(events) } else { controller })
+        Some(if registration.promote { controller.promoting() } else { controller })
     }
 }
 
@@ -130,6 +128,7 @@ struct Rotator<'a> {
     conditions: &'a Conditions,
     ready: &'a Condition,
     controller: Option<Controller>,
+    injector: Option<Injector>,
     watches: Option<Watches>,
     deployment: Deployment,
     /// Why the rotation under way last did not go on, so that a long wait is one line in the log.
@@ -204,6 +203,7 @@ impl<'a> Rotator<'a> {
             conditions,
             ready,
             controller: config.controller(metrics),
+            injector: config.injection.clone().map(|injection| Injector::new(injection, metrics.clone())),
             watches: None,
             deployment: Deployment::new(config.pods.clone(), config.propagation),
             last_lack: None,
@@ -218,14 +218,16 @@ impl<'a> Rotator<'a> {
         let client = match (&self.config.registration, &self.config.store) {
             (Some(registration), _) => Some(registration.client.clone()),
             (None, Store::Cluster(store)) => Some(store.client()),
-            (None, Store::Directory(_)) => None,
+            (None, Store::Directory(_)) => {
+                self.config.injection.as_ref().map(|injection| injection.client.clone())
+            }
         };
         self.watches = client.map(|client| Watches::new(client, &self.config.namespace, Arc::clone(&wake)));
         loop {
             // Both halves of a round may be dropped at any point: whatever was written, the next round goes on.
             let wait = tokio::select! {
                 () = &mut shutdown => break,
-                wait = self.round() => wait,
+                wait = async { self.round().await.min(self.inject().await) } => wait,
             };
             tokio::select! {
                 () = &mut shutdown => break,
@@ -252,6 +254,18 @@ impl<'a> Rotator<'a> {
                 doubled.mul_f64(0.75 + fastrand::f64() / 4.0)
             }
         }
+    }
+
+    /// One round of injection, whatever became of the other tasks. Returns how long to wait at the most until the
+    /// next; its failures are its own, and so is their wait.
+    async fn inject(&mut self) -> Duration {
+        let Some(injector) = &mut self.injector else { return Duration::MAX };
+        // Large, and of no use to those who do not inject.
+        let round = Box::pin(injector.round(SystemTime::now())).await;
+        if round.has_failed {
+            self.metrics.failed("injection");
+        }
+        round.again.map_or(Duration::MAX, |again| again.max(SETTLE))
     }
 
     async fn try_round(
@@ -386,6 +400,7 @@ impl<'a> Rotator<'a> {
             return;
         }
         let mut wanted = described;
+        wanted.extend(self.injector.iter().flat_map(Injector::watched));
         if let Some(offers) = &self.config.offers {
             wanted.extend(offers.secrets().cloned().map(Watched::Secret));
             wanted.extend(offers.config_map().cloned().map(Watched::ConfigMap));

@@ -9,6 +9,8 @@ use k8s_openapi::api::admissionregistration::v1::{
     MutatingWebhookConfiguration, ValidatingWebhookConfiguration,
 };
 use k8s_openapi::api::core::v1::{ConfigMap, Secret, Service};
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use k8s_openapi::kube_aggregator::pkg::apis::apiregistration::v1::APIService;
 use kube::core::PartialObjectMeta;
 use kube::runtime::{WatchStreamExt as _, watcher};
 use kube::{Api, Client, Resource};
@@ -17,6 +19,7 @@ use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 use tracing::debug;
 
+use crate::injection;
 use crate::registration::description::Kind;
 
 /// How long a watch lasts before it is begun anew, in seconds: also how long a dead connection may go unseen.
@@ -31,6 +34,10 @@ pub(crate) enum Watched {
     ConfigMap(String),
     /// A described object.
     Described(Kind, String),
+    /// A Secret in the namespace that comes first.
+    SecretOf(String, String),
+    /// An object of others.
+    Injected(injection::Kind, String),
 }
 
 /// Running watches. They end with it.
@@ -75,11 +82,21 @@ impl Watches {
             Watched::Described(Kind::Service, name) => {
                 spawn(Api::<PartialObjectMeta<Service>>::namespaced(client, namespace), name, wake)
             }
-            Watched::Described(Kind::Mutating, name) => {
+            Watched::Described(Kind::Mutating, name) | Watched::Injected(injection::Kind::Mutating, name) => {
                 spawn(Api::<PartialObjectMeta<MutatingWebhookConfiguration>>::all(client), name, wake)
             }
-            Watched::Described(Kind::Validating, name) => {
+            Watched::Described(Kind::Validating, name)
+            | Watched::Injected(injection::Kind::Validating, name) => {
                 spawn(Api::<PartialObjectMeta<ValidatingWebhookConfiguration>>::all(client), name, wake)
+            }
+            Watched::SecretOf(namespace, name) => {
+                spawn(Api::<PartialObjectMeta<Secret>>::namespaced(client, namespace), name, wake)
+            }
+            Watched::Injected(injection::Kind::Definition, name) => {
+                spawn(Api::<PartialObjectMeta<CustomResourceDefinition>>::all(client), name, wake)
+            }
+            Watched::Injected(injection::Kind::ApiService, name) => {
+                spawn(Api::<PartialObjectMeta<APIService>>::all(client), name, wake)
             }
         }
     }

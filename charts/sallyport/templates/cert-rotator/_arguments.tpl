@@ -28,6 +28,17 @@
 {{- end }}
 - --owner-cluster-role={{ include "sallyport.clusterName" .root }}
 - --owner-service-account={{ include "sallyport.serviceName" . }}
+{{- with .values.injection }}
+{{- if .enabled }}
+{{- range .targets }}
+- --inject-into={{ .kind }}/{{ .name }}
+{{- end }}
+{{- range .secrets }}
+- --inject-from={{ .namespace }}/{{ .name }}
+{{- end }}
+- --inject-overlap={{ .overlap }}
+{{- end }}
+{{- end }}
 {{ include "sallyport.arguments" . }}
 {{- end -}}
 

@@ -58,6 +58,7 @@ pub struct Controller {
     namespace: String,
     owner_cluster_role: Option<String>,
     metrics: Metrics,
+    events: Events,
     repairs: BTreeMap<(Kind, String), Repair>,
     /// Why the front was last not proven, so that a long wait is one line in the log.
     last_reason: Option<String>,
@@ -108,15 +109,17 @@ enum Owner {
 }
 
 impl Controller {
-    /// A controller of what `source` describes.
+    /// A controller of what `source` describes. What a person should know of is written to `events`.
     pub fn new(
         objects: Objects,
         source: Source,
         namespace: &str,
         owner_cluster_role: Option<String>,
         metrics: Metrics,
+        events: Events,
     ) -> Self {
         Self {
+            events,
             objects,
             source,
             namespace: namespace.to_owned(),
@@ -130,11 +133,10 @@ impl Controller {
         }
     }
 
-    /// Holds entries that are described as Fail at Ignore until the way through the API server is proven. What
-    /// keeps it from being proven for long is written to `events`.
+    /// Holds entries that are described as Fail at Ignore until the way through the API server is proven.
     #[must_use]
-    pub fn promoting(mut self, events: Events) -> Self {
-        self.promotion = Some(Promotion::new(events));
+    pub fn promoting(mut self) -> Self {
+        self.promotion = Some(Promotion::new(self.events.clone()));
         self
     }
 
@@ -418,6 +420,14 @@ impl Controller {
             if kind != Kind::Service {
                 self.metrics.waiting(&described.label(), waiting);
             }
+            let note = format!(
+                "somebody else keeps changing the {} {name}; it is repaired in {} s",
+                kind.kind(),
+                waiting.as_secs()
+            );
+            self.events
+                .warning("RegistrationContested", note, over.map(|live| live.as_reference(kind, name)))
+                .await;
             return Ok(Some(waiting));
         }
         match self.objects.apply(kind, name, wanted, over).await {

@@ -1,5 +1,6 @@
 //! The live objects, read and written as JSON: what is not described is never touched.
 
+use k8s_openapi::api::core::v1::ObjectReference;
 use kube::api::{
     ApiResource, DeleteParams, DynamicObject, GroupVersionKind, Patch, PatchParams, Preconditions,
 };
@@ -43,6 +44,18 @@ impl Live {
             .filter(|owner| owner.get("kind").and_then(Value::as_str) == Some(kind))
             .filter_map(|owner| owner.get("uid")?.as_str())
             .collect()
+    }
+
+    /// A reference to this object, for Events.
+    pub fn as_reference(&self, kind: Kind, name: &str) -> ObjectReference {
+        ObjectReference {
+            api_version: Some(kind.api_version().to_owned()),
+            kind: Some(kind.kind().to_owned()),
+            name: Some(name.to_owned()),
+            namespace: self.object.pointer("/metadata/namespace").and_then(Value::as_str).map(str::to_owned),
+            uid: Some(self.uid.clone()),
+            ..ObjectReference::default()
+        }
     }
 
     /// A reference by which this object owns another. It does not block deletion: that would need a right on

@@ -9,7 +9,7 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use k8s_openapi::api::core::v1::{ConfigMap, ObjectReference};
+use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::{ObjectMeta, PostParams};
 use kube::{Api, Client};
 use serde_json::{Map, Value, json};
@@ -248,19 +248,11 @@ impl Promotion {
         if !waiting.is_told && now.saturating_duration_since(waiting.since) > TELL_AFTER {
             waiting.is_told = true;
             let note = format!("{kind} {name} keeps failurePolicy Ignore: {}", waiting.reason);
-            self.events.warning("NotPromoted", note, Some(reference(of))).await;
+            self.events
+                .warning("NotPromoted", note, Some(of.live.as_reference(of.described.kind, name)))
+                .await;
         }
         wait
-    }
-}
-
-fn reference(of: &Pending) -> ObjectReference {
-    ObjectReference {
-        api_version: Some(of.described.kind.api_version().to_owned()),
-        kind: Some(of.described.kind.kind().to_owned()),
-        name: Some(of.described.name.clone()),
-        uid: Some(of.live.uid.clone()),
-        ..ObjectReference::default()
     }
 }
 

@@ -20,7 +20,7 @@ use tokio::process::Command;
 use crate::cluster::{Cluster, NAMESPACE, eventually};
 use crate::registration::{Front, entry, front};
 
-const HOUR: Duration = Duration::from_hours(1);
+const HOUR: Duration = Duration::from_secs(3600);
 
 /// What a job said and how it ended.
 #[derive(Debug)]

@@ -4,6 +4,7 @@
 mod brought;
 mod cluster;
 mod damage;
+mod injection;
 mod job;
 mod leadership;
 mod manual;

@@ -27,7 +27,8 @@ pub struct Signer<'a> {
 impl<'a> Signer<'a> {
     pub fn new(cluster: &'a Cluster) -> Self {
         let authority =
-            Authority::generate(Algorithm::EcdsaP256, SystemTime::now(), Duration::from_hours(24)).unwrap();
+            Authority::generate(Algorithm::EcdsaP256, SystemTime::now(), Duration::from_secs(24 * 3600))
+                .unwrap();
         let (authority, directory) = (authority.key_pair(), tempfile::tempdir().unwrap());
         std::fs::write(directory.path().join("ca.crt"), &authority.certificate_pem).unwrap();
         Self { cluster, authority, directory }
@@ -215,7 +216,7 @@ async fn what_a_signer_refuses_or_gets_wrong_is_told_sys_3_r_13() {
         let service = ServiceName::new(service, NAMESPACE, "cluster.local").unwrap();
         let authority = Authority::from_pem(by).unwrap();
         authority
-            .issue(&LeafRequest::for_service(&service), now, Duration::from_hours(1))
+            .issue(&LeafRequest::for_service(&service), now, Duration::from_secs(3600))
             .unwrap()
             .certificate_pem
     };
