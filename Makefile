@@ -34,6 +34,7 @@ e2e: ## Install the suite on a real cluster, started for it or that of KUBECONFI
 
 soak: ## The scenarios that take too long for make e2e, and those of make e2e
 	tests/e2e --include-ignored
+	cargo test --locked -p sallyport-cert-rotator --test kubernetes -- --ignored --nocapture
 
 lint: ## Formatting, clippy, the direction of dependencies, scripts, licences
 	cargo fmt --all --check

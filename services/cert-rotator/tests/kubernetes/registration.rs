@@ -19,16 +19,16 @@ use tokio::net::TcpListener;
 
 use crate::cluster::{Cluster, NAMESPACE, eventually};
 
-struct Front {
-    address: SocketAddr,
+pub struct Front {
+    pub address: SocketAddr,
     /// How many connections it has seen the end of, or the first request of.
     connections: Arc<AtomicUsize>,
     /// How many reviews it answered.
-    reviews: Arc<AtomicUsize>,
+    pub reviews: Arc<AtomicUsize>,
 }
 
 /// A front that serves an identity and allows everything.
-async fn front(identity: &Identity) -> Front {
+pub async fn front(identity: &Identity) -> Front {
     let chain = CertificateDer::pem_slice_iter(identity.pair.certificate_pem.as_bytes());
     let chain = chain.collect::<Result<Vec<_>, _>>().unwrap();
     let key = PrivateKeyDer::from_pem_slice(identity.pair.key_pem.as_bytes()).unwrap();
@@ -73,7 +73,7 @@ async fn front(identity: &Identity) -> Front {
     Front { address, connections, reviews }
 }
 
-fn entry(name: &str, client_config: &Value) -> Value {
+pub fn entry(name: &str, client_config: &Value) -> Value {
     json!({
         "name": name,
         "clientConfig": client_config,
@@ -83,7 +83,7 @@ fn entry(name: &str, client_config: &Value) -> Value {
     })
 }
 
-fn configuration(kind: &str, entries: &[Value]) -> Value {
+pub fn configuration(kind: &str, entries: &[Value]) -> Value {
     json!({
         "apiVersion": "admissionregistration.k8s.io/v1", "kind": kind,
         "metadata": {"name": "sallyport", "labels": {"app.kubernetes.io/part-of": "sallyport"}},
@@ -91,7 +91,7 @@ fn configuration(kind: &str, entries: &[Value]) -> Value {
     })
 }
 
-fn bundles(configuration: &Value) -> Vec<String> {
+pub fn bundles(configuration: &Value) -> Vec<String> {
     let decode = |entry: &Value| {
         let text = entry["clientConfig"]["caBundle"].as_str().unwrap_or_default();
         String::from_utf8(base64::engine::general_purpose::STANDARD.decode(text).unwrap()).unwrap()
