@@ -36,7 +36,8 @@ soak: tools ## The scenarios that take too long for make e2e or make test, and t
 	tests/e2e --include-ignored
 	cargo build --locked --workspace --bins
 	SALLYPORT_TESTBED_BIN="$$(tests/testbed/tools | tail -n 1)" \
-		cargo test --locked -p sallyport-tests --test rotation -- --ignored
+		cargo test --locked -p sallyport-tests --test rotation -- --ignored --nocapture
+	cargo test --locked -p sallyport-cert-rotator --test kubernetes -- --ignored --nocapture
 
 lint: ## Formatting, clippy, the direction of dependencies, scripts, licences
 	cargo fmt --all --check

@@ -2,12 +2,15 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod brought;
+mod cert_manager;
 mod cluster;
+mod controller_manager;
 mod damage;
 mod injection;
 mod job;
 mod leadership;
 mod manual;
+mod programs;
 mod promotion;
 mod registration;
 mod rotation;

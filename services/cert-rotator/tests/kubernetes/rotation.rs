@@ -14,7 +14,7 @@ use tokio::net::TcpListener;
 use crate::cluster::{Cluster, NAMESPACE, Rotator, eventually};
 
 /// What a process of a pod has loaded; `None` while it does not answer.
-type Loaded = Arc<Mutex<Option<Identity>>>;
+pub type Loaded = Arc<Mutex<Option<Identity>>>;
 
 /// An admin endpoint that shows what is loaded, as every service does. Returns its port.
 async fn admin(loaded: Loaded) -> u16 {
@@ -38,14 +38,14 @@ async fn admin(loaded: Loaded) -> u16 {
     port
 }
 
-struct Pods<'a> {
-    cluster: &'a Cluster,
-    loaded: BTreeMap<&'static str, (Member, Loaded)>,
+pub struct Pods<'a> {
+    pub cluster: &'a Cluster,
+    pub loaded: BTreeMap<&'static str, (Member, Loaded)>,
 }
 
 impl Pods<'_> {
     /// Makes a pod that runs somewhere, not ready, with an admin port.
-    async fn add(&mut self, name: &'static str, member: Member) {
+    pub async fn add(&mut self, name: &'static str, member: Member) {
         let loaded = Loaded::default();
         let port = admin(Arc::clone(&loaded)).await;
         self.loaded.insert(name, (member, loaded));
