@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use crate::cluster::{Cluster, NAMESPACE, PATIENCE, eventually};
+use crate::job::run;
 use crate::programs::programs;
 
 /// The signer that issues serving certificates, to nodes by its rules.
@@ -91,6 +92,20 @@ async fn the_clusters_own_signer_signs_for_a_service_r_12_sys_3() {
     let wanted = Suite::with_prefix("sallyport", NAMESPACE, "cluster.local").unwrap();
     let wanted = wanted.brought_leaf(Member::Mutator);
     check::leaf(&pair, &bundle, &wanted, SystemTime::now(), Renewal::Never).unwrap();
+
+    // The job asks, approves, and stores what it is given.
+    let authority = manager.authority.key_pair().certificate_pem;
+    let file = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(file.path(), authority).unwrap();
+    let flags =
+        ["create", "--service", "sallyport-mutator", "--namespace", NAMESPACE, "--secret", "issued-mutator"];
+    let signer =
+        ["--signer", KUBELET_SERVING, "--approve", "--signer-ca-file", file.path().to_str().unwrap()];
+    let subject = ["--subject-organization", "system:nodes", "--common-name", "system:node:mutator"];
+    let done = run(&cluster, &[&flags[..], &signer, &subject].concat()).await;
+    assert!(!done.said().is_empty());
+    let identity = cluster.identity("issued-mutator").await.unwrap();
+    check::leaf(&identity.pair, &bundle, &wanted, SystemTime::now(), Renewal::Never).unwrap();
 
     // By its rules: another subject, or the use that the webhook needs besides, and it fails for good.
     let client = ["digital signature", "server auth", "client auth"];
