@@ -70,7 +70,7 @@ impl Entry {
             "clientConfig": {"url": format!("{url}{path}")},
             "admissionReviewVersions": ["v1"],
             "sideEffects": "None",
-            "timeoutSeconds": 10,
+            "timeoutSeconds": if self.is_probe { 3 } else { 10 },
             "failurePolicy": if self.is_probe { "Ignore" } else { self.failure_policy },
             "matchPolicy": "Equivalent",
             "namespaceSelector": self.namespaces,
