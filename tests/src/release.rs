@@ -24,7 +24,7 @@ use sallyport_pki::{Bundle, Certificate};
 use sallyport_testkit::process::{binary, free_ports};
 use sallyport_testkit::{Balancer, Process, Program};
 use serde_json::json;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -471,14 +471,6 @@ async fn make_pod(client: &Client, settings: &Settings, pod: &str, member: Membe
         json!({"status": {"phase": "Running", "podIP": "127.0.0.1", "podIPs": [{"ip": "127.0.0.1"}]}});
     pods.patch_status(&name, &PatchParams::default(), &Patch::Merge(status)).await?;
     Ok(())
-}
-
-/// The flags that the rotator has, by its own help.
-pub fn rotator_flags() -> Result<BTreeSet<String>> {
-    let output = std::process::Command::new(binary("sallyport-cert-rotator")?).arg("--help").output()?;
-    let text = String::from_utf8(output.stdout)?;
-    let flags = text.split_whitespace().filter(|word| word.starts_with("--"));
-    Ok(flags.map(|flag| flag.trim_end_matches(',').to_owned()).collect())
 }
 
 fn rotator(kubeconfig: &Path, settings: &Settings, flags: &[String]) -> Result<Rotator> {

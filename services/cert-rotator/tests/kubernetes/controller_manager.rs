@@ -99,10 +99,9 @@ async fn the_clusters_own_signer_signs_for_a_service_r_12_sys_3() {
     std::fs::write(file.path(), authority).unwrap();
     let flags =
         ["create", "--service", "sallyport-mutator", "--namespace", NAMESPACE, "--secret", "issued-mutator"];
-    let signer =
-        ["--signer", KUBELET_SERVING, "--approve", "--signer-ca-file", file.path().to_str().unwrap()];
+    let by = ["--signer", KUBELET_SERVING, "--approve", "--signer-ca-file", file.path().to_str().unwrap()];
     let subject = ["--subject-organization", "system:nodes", "--common-name", "system:node:mutator"];
-    let done = run(&cluster, &[&flags[..], &signer, &subject].concat()).await;
+    let done = run(&cluster, &[&flags[..], &by, &subject].concat()).await;
     assert!(!done.said().is_empty());
     let identity = cluster.identity("issued-mutator").await.unwrap();
     check::leaf(&identity.pair, &bundle, &wanted, SystemTime::now(), Renewal::Never).unwrap();
