@@ -143,7 +143,8 @@ pub async fn run(program: &str, arguments: &[&str], stdin: Option<&str>) -> Resu
         .await
         .with_context(|| format!("{} does not end", shown()))??;
     if !output.status.success() {
-        bail!("{}: {}", shown(), String::from_utf8_lossy(&output.stderr).trim());
+        let said = [&output.stdout, &output.stderr].map(|bytes| String::from_utf8_lossy(bytes));
+        bail!("{}: {}", shown(), said.concat().trim());
     }
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }

@@ -1,10 +1,11 @@
 //! The authority is rotated while others create pods: not one create may fail.
 
-use crate::environment::{Cluster, eventually};
+use crate::environment::{Cluster, eventually, run};
 use crate::life::in_force;
 use crate::load::{Expect, Load};
 use crate::release::{MAIN, Release};
 use anyhow::{Context as _, Result, ensure};
+use sallyport_testkit::process::binary;
 use serde_json::Value;
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,6 +17,13 @@ const PATIENCE: Duration = Duration::from_secs(480);
 async fn authority(cluster: &Cluster) -> Result<Value> {
     let secret = MAIN.object("ca");
     cluster.get(&["secret", "-n", MAIN.namespace, &secret]).await
+}
+
+/// Runs the command on the release, as an administrator would, and fails unless it finds everything well.
+async fn sallyport(command: &[&str]) -> Result<String> {
+    let program = binary("sallyport")?;
+    let release = ["--namespace", MAIN.namespace, "--release", MAIN.name];
+    run(program.to_str().context("its path is not UTF-8")?, &[command, &release].concat(), None).await
 }
 
 /// R-04 on a real cluster, with the kubelet's own delays; in the middle a mutator is added, one is deleted, and the
@@ -30,10 +38,7 @@ pub async fn under_load(cluster: Arc<Cluster>) -> Result<()> {
 
     let load = Load::start(cluster, Expect::Changed).await?;
     load.goes_on(100).await?;
-    let secret = MAIN.object("ca");
-    let ask =
-        ["annotate", "secret", "-n", MAIN.namespace, &secret, "--overwrite", "sallyport.dev/rotate=now"];
-    cluster.kubectl(&ask).await?;
+    sallyport(&["certs", "rotate"]).await?;
     let ((), staged) = eventually("a successor", Duration::from_secs(30), async || {
         Ok(authority(cluster).await?["data"]["next.crt"].is_string().then_some(()))
     })
@@ -69,6 +74,10 @@ pub async fn under_load(cluster: Arc<Cluster>) -> Result<()> {
         promoted.as_secs_f64(),
         dropped.as_secs_f64()
     );
+    // Seen from outside, every pod asked: all is as it should be.
+    let status = sallyport(&["certs", "status"]).await?;
+    ensure!(!status.contains("no answer"), "a pod could not be asked:\n{status}");
+    eprint!("{status}{}", sallyport(&["doctor"]).await?);
     let after = authority(cluster).await?;
     ensure!(after["data"]["tls.key"] != before["data"]["tls.key"], "the key is the same");
     ensure!(after["data"]["next.key"].is_null(), "the successor was left behind");
