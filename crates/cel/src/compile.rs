@@ -10,7 +10,11 @@ use cel::common::ast::{
     CallExpr, ComprehensionExpr, EntryExpr, Expr, IdedEntryExpr, IdedExpr, ListExpr, LiteralValue, operators,
 };
 
+use crate::cost::{self, Price, UNIT};
 use crate::functions::{self, MAX_ARGUMENTS};
+use crate::machine::map_key;
+use crate::meter::{Limits, Meter};
+use crate::overloads::{Overload, Overloads};
 use crate::plan::{Comprehension, Element, Entry, Field, Kind, Node, Operator};
 use crate::regexes::{Pattern, PatternUse};
 use crate::scope::Scope;
@@ -43,14 +47,19 @@ const TYPES: &[&str] = &[
 ];
 
 /// Compiles a tree. Gives the plan and the names of the variables it reads, through definitions too.
-pub(crate) fn compile(tree: &IdedExpr, scope: &Scope) -> Compiled<(Node, BTreeSet<Arc<str>>)> {
-    let mut compiler = Compiler { scope, locals: Vec::new(), uses: BTreeSet::new() };
+pub(crate) fn compile(
+    tree: &IdedExpr,
+    scope: &Scope,
+    overloads: &Overloads,
+) -> Compiled<(Node, BTreeSet<Arc<str>>)> {
+    let mut compiler = Compiler { scope, overloads, locals: Vec::new(), uses: BTreeSet::new() };
     let plan = compiler.node(tree)?;
     Ok((plan, compiler.uses))
 }
 
 struct Compiler<'s> {
     scope: &'s Scope,
+    overloads: &'s Overloads,
     /// Variables of the macros around, innermost last.
     locals: Vec<String>,
     uses: BTreeSet<Arc<str>>,
@@ -75,19 +84,24 @@ impl Compiler<'_> {
         self.node(expr).map(Box::new)
     }
 
+    /// What is looked into and at which index.
+    fn place(&mut self, operand: &IdedExpr, key: &IdedExpr) -> Compiled<Box<(Node, Node)>> {
+        Ok(Box::new((self.node(operand)?.looked_into(), self.node(key)?.steps_only())))
+    }
+
     fn pair(&mut self, left: &IdedExpr, right: &IdedExpr) -> Compiled<Box<(Node, Node)>> {
         Ok(Box::new((self.node(left)?, self.node(right)?)))
     }
 
     fn identifier(&mut self, expr: &IdedExpr, name: &str) -> Compiled {
         if let Some(index) = self.locals.iter().rposition(|local| local == name) {
-            return Ok(Node::Local(index));
+            return Ok(Node::Local(index, UNIT));
         }
         // A leading dot asks for the outermost meaning, past the variables of macros.
         let name = name.strip_prefix('.').unwrap_or(name);
         if let Some(slot) = self.scope.slot(name) {
             self.uses.insert(name.into());
-            return Ok(Node::Variable(slot));
+            return Ok(Node::Variable(slot, UNIT));
         }
         if TYPES.contains(&name) {
             return Ok(Node::Constant(Val::Type(name.into())));
@@ -108,7 +122,16 @@ impl Compiler<'_> {
                 return Err(Fault::new(expr, format!("undefined field '{field}'")));
             };
             self.uses.extend(definition.program.used().iter().cloned());
-            return Ok(if test { Node::Constant(Val::Bool(true)) } else { Node::Definition(index) });
+            return Ok(if test { Node::HasDefinition(index) } else { Node::Definition(index, 2 * UNIT) });
+        }
+        // `authorizer.requestResource` is one variable.
+        if !test
+            && let Expr::Ident(name) = &operand.expr
+            && !self.locals.iter().any(|local| local == name)
+            && let Some(slot) = self.scope.slot(&format!("{name}.{field}"))
+        {
+            self.uses.insert(format!("{name}.{field}").into());
+            return Ok(Node::Variable(slot, UNIT));
         }
         if !test
             && let Some(name) = self.qualified(operand, field)
@@ -116,8 +139,14 @@ impl Compiler<'_> {
         {
             return Ok(Node::Constant(Val::Type(name.into())));
         }
-        let operand = self.boxed(operand)?;
-        Ok(if test { Node::Has(operand, field.into()) } else { Node::Select(operand, field.into()) })
+        let operand = self.node(operand)?.looked_into();
+        Ok(if test {
+            let conditional = operand.begins_with_conditional();
+            let has = Node::Has(Box::new(operand.steps_only()), field.into());
+            if conditional { Node::HasOfConditional(Box::new(has)) } else { has }
+        } else {
+            Node::Select(Box::new(operand), field.into())
+        })
     }
 
     /// `a.b.c`, unless `a` is a variable.
@@ -175,9 +204,33 @@ impl Compiler<'_> {
             _ => return self.special_call(expr, name, arguments),
         };
         match arguments {
-            [left, right] => Ok(Node::Binary(operator, self.pair(left, right)?)),
+            [left, right] => {
+                let pair = self.pair(left, right)?;
+                Ok(self.binary(expr, operator, pair))
+            }
             _ => Err(Fault::new(expr, format!("operator '{name}' takes two operands"))),
         }
+    }
+
+    fn binary(&self, expr: &IdedExpr, operator: Operator, pair: Box<(Node, Node)>) -> Node {
+        let overload = self.overloads.get(expr);
+        let price = match (operator, overload) {
+            (Operator::Equal, _) => Price::Equal,
+            (Operator::NotEqual, _) => Price::Shorter,
+            (Operator::Add, Some(Overload::Text)) => Price::Concatenation,
+            (
+                Operator::Less | Operator::LessOrEqual | Operator::Greater | Operator::GreaterOrEqual,
+                Some(Overload::Text),
+            ) => Price::Shorter,
+            (Operator::In, Some(Overload::List)) => match &pair.1 {
+                // Nothing is in it, and nobody looks.
+                Node::Constant(list) if cost::size(list) == 0 => return Node::Constant(Val::Bool(false)),
+                Node::Constant(list) if is_plain(list) => Price::Free,
+                _ => Price::Items,
+            },
+            _ => Price::Unit,
+        };
+        Node::Binary(operator, price, pair)
     }
 
     fn special_call(&mut self, expr: &IdedExpr, name: &str, arguments: &[IdedExpr]) -> Compiled {
@@ -186,16 +239,18 @@ impl Compiler<'_> {
             (operators::LOGICAL_OR, [left, right]) => Node::Or(self.pair(left, right)?),
             (operators::LOGICAL_NOT, [operand]) => Node::Not(self.boxed(operand)?),
             (operators::NEGATE, [operand]) => Node::Negate(self.boxed(operand)?),
-            (operators::INDEX, [operand, key]) => Node::Index(self.pair(operand, key)?),
-            (operators::OPT_INDEX, [operand, key]) => Node::OptionalIndex(self.pair(operand, key)?),
+            (operators::INDEX, [operand, key]) => Node::Index(self.place(operand, key)?),
+            (operators::OPT_INDEX, [operand, key]) => Node::OptionalIndex(self.place(operand, key)?),
             (operators::OPT_SELECT, [operand, field]) => match &field.expr {
                 Expr::Literal(LiteralValue::String(field)) => {
-                    Node::OptionalSelect(self.boxed(operand)?, field.inner().into())
+                    Node::OptionalSelect(Box::new(self.node(operand)?.looked_into()), field.inner().into())
                 }
                 _ => return Err(Fault::new(field, "unsupported optional field selection")),
             },
             (operators::CONDITIONAL, [condition, yes, no]) => {
-                Node::Conditional(Box::new((self.node(condition)?, self.node(yes)?, self.node(no)?)))
+                let condition = self.node(condition)?;
+                let (yes, no) = (self.node(yes)?.steps_only(), self.node(no)?.steps_only());
+                Node::Conditional(Box::new((condition, yes, no)))
             }
             _ => return self.function(expr, name, None, arguments),
         })
@@ -218,7 +273,15 @@ impl Compiler<'_> {
             ("or" | "orValue", [other]) => {
                 Ok(Node::OptionalOr { operands: self.pair(target, other)?, value: name == "orValue" })
             }
-            ("sortBy", [variable, key]) => self.loop_over(target, Kind::Sorted, &[variable], None, key),
+            ("sortBy", [variable, key]) => {
+                let mut node = self.loop_over(target, Kind::Sorted, &[variable], None, key)?;
+                if let Node::Comprehension(sort) = &mut node
+                    && self.overloads.get(expr) == Some(Overload::Ordered)
+                {
+                    sort.price = Price::SelfComparison;
+                }
+                Ok(node)
+            }
             ("all", [first, second, body]) => self.loop_over(target, Kind::All, &[first, second], None, body),
             ("exists", [first, second, body]) => {
                 self.loop_over(target, Kind::Exists, &[first, second], None, body)
@@ -264,10 +327,18 @@ impl Compiler<'_> {
             for operand in rest {
                 nodes.push(self.node(operand)?);
             }
-            return Ok(Node::Pattern(usage, Arc::new(compiled), nodes));
+            let price = Price::of(name, target.is_some(), None);
+            return Ok(Node::Pattern(usage, price, Arc::new(compiled), nodes));
         }
-        let nodes = operands.into_iter().map(|operand| self.node(operand)).collect::<Compiled<_>>()?;
-        Ok(Node::Call(function, nodes))
+        let nodes = operands.into_iter().map(|operand| self.node(operand)).collect::<Compiled<Vec<_>>>()?;
+        if CONVERSIONS.contains(&name)
+            && let [Node::Constant(value)] = nodes.as_slice()
+            && let Ok(folded) = (function.body)(&Meter::new(Limits::default()), std::slice::from_ref(value))
+        {
+            return Ok(Node::Constant(folded));
+        }
+        let price = Price::of(name, target.is_some(), self.overloads.get(expr));
+        Ok(Node::Call(function, price, nodes))
     }
 
     fn list(&mut self, list: &ListExpr) -> Compiled {
@@ -299,7 +370,20 @@ impl Compiler<'_> {
             let (key, value) = (self.node(&entry.key)?, self.node(&entry.value)?);
             entries.push(Entry { key, value, optional: entry.optional });
         }
-        Ok(Node::Map(entries))
+        // As with lists, unless a key is there twice, which is an error when it is evaluated.
+        let constants: Option<Vec<_>> = entries
+            .iter()
+            .map(|entry| match (&entry.key, &entry.value) {
+                (Node::Constant(key), Node::Constant(value)) if !entry.optional => {
+                    Some((map_key(key).ok()?, value.clone()))
+                }
+                _ => None,
+            })
+            .collect();
+        Ok(match constants.and_then(|entries| Val::map(entries).ok()) {
+            Some(map) => Node::Constant(map),
+            None => Node::Map(entries),
+        })
     }
 
     /// `Object{…}` with the types below it, and `JSONPatch{…}`.
@@ -378,7 +462,14 @@ impl Compiler<'_> {
             Ok((filter, compiler.node(body)?))
         })?;
         let pair = variables.len() == 2;
-        Ok(Node::Comprehension(Box::new(Comprehension { kind, range, pair, filter, body })))
+        Ok(Node::Comprehension(Box::new(Comprehension {
+            kind,
+            range,
+            pair,
+            filter,
+            body,
+            price: Price::Unit,
+        })))
     }
 
     fn within<T>(
@@ -392,6 +483,19 @@ impl Compiler<'_> {
         self.locals.truncate(length);
         result
     }
+}
+
+/// Functions whose call with a literal is a literal.
+const CONVERSIONS: &[&str] =
+    &["bool", "bytes", "double", "duration", "dyn", "int", "string", "timestamp", "type", "uint"];
+
+/// Whether `in` such a literal list is looked up in a set made beforehand.
+fn is_plain(list: &Val<'_>) -> bool {
+    list.as_list().is_some_and(|items| {
+        items.iter().all(|item| {
+            matches!(item, Val::Bool(_) | Val::Int(_) | Val::Uint(_) | Val::Double(_) | Val::Str(_))
+        })
+    })
 }
 
 fn variable_name(expr: &IdedExpr) -> Compiled<&str> {

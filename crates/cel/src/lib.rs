@@ -20,10 +20,12 @@
 mod activation;
 mod addresses;
 mod arithmetic;
+mod authorizer;
 mod compare;
 mod compile;
 mod comprehension;
 mod conversions;
+mod cost;
 mod error;
 mod format;
 mod functions;
@@ -35,6 +37,7 @@ mod named_formats;
 mod networks;
 mod optionals;
 mod orders;
+mod overloads;
 mod patches;
 mod plan;
 mod program;
@@ -50,8 +53,11 @@ mod value;
 mod versions;
 
 pub use activation::Activation;
+pub use authorizer::{
+    Attributes, Authorizer, AuthorizerRule, AuthorizerTable, Decision, Resource, Target, User,
+};
 pub use error::{CompileError, EvalError};
-pub use meter::Limits;
+pub use meter::{Budget, Limits};
 pub use program::Program;
 pub use scope::{Scope, Slot};
 pub use syntax::{MAX_DEPTH, MAX_SOURCE_BYTES};

@@ -104,6 +104,7 @@ fn is_zero(value: &Val<'_>) -> bool {
         | Val::Url(_)
         | Val::Ip(_)
         | Val::Cidr(_)
-        | Val::Format(_) => false,
+        | Val::Format(_)
+        | Val::Authorization(_) => false,
     }
 }

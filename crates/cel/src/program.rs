@@ -6,6 +6,7 @@ use std::sync::Arc;
 use crate::activation::Activation;
 use crate::error::{CompileError, EvalError};
 use crate::machine::Machine;
+use crate::overloads::{Known, Overloads};
 use crate::plan::Node;
 use crate::scope::Scope;
 use crate::value::Value;
@@ -22,6 +23,7 @@ struct Inner {
     source: String,
     plan: Node,
     uses: BTreeSet<Arc<str>>,
+    result: Known,
 }
 
 impl Program {
@@ -30,8 +32,12 @@ impl Program {
     /// Syntax errors, unknown names, unknown functions, calls with a wrong number of arguments and literal
     /// patterns that are no regular expressions are errors here; types are not checked before evaluation.
     pub fn compile(source: &str, scope: &Scope) -> Result<Self, CompileError> {
-        let (plan, uses) = syntax::parse(source, |tree| compile::compile(tree, scope))?;
-        Ok(Self { inner: Arc::new(Inner { source: source.to_owned(), plan, uses }) })
+        let (plan, uses, result) = syntax::parse(source, |tree| {
+            let overloads = Overloads::of(tree, scope);
+            let (plan, uses) = compile::compile(tree, scope, &overloads)?;
+            Ok((plan, uses, overloads.result))
+        })?;
+        Ok(Self { inner: Arc::new(Inner { source: source.to_owned(), plan, uses, result }) })
     }
 
     /// The text it was compiled from.
@@ -39,10 +45,14 @@ impl Program {
         &self.inner.source
     }
 
-    /// Evaluates within the activation's limits.
+    /// Evaluates within the activation's limits, and its budget when it has one: an evaluation that goes beyond
+    /// the budget is an error whatever it gave.
     pub fn evaluate<'a>(&self, activation: &Activation<'a>) -> Result<Value<'a>, EvalError> {
+        activation.check_budget()?;
         activation.meter.reset(activation.limits);
-        Machine::new(activation).evaluate(&self.inner.plan).map(Value)
+        let result = Machine::new(activation).evaluate(&self.inner.plan).map(Value);
+        activation.pay()?;
+        result
     }
 
     /// Whether the expression, or a definition it uses, reads this variable of its scope.
@@ -52,6 +62,11 @@ impl Program {
 
     pub(crate) fn plan(&self) -> &Node {
         &self.inner.plan
+    }
+
+    /// What is known of the type of its values.
+    pub(crate) fn result(&self) -> &Known {
+        &self.inner.result
     }
 
     pub(crate) fn used(&self) -> &BTreeSet<Arc<str>> {

@@ -1,7 +1,9 @@
 //! Tables of expressions with what they give, through the public surface alone.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // tests
 
+mod authorizers;
 mod bounds;
+mod costs;
 mod kubernetes;
 mod language;
 mod libraries;
