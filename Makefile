@@ -21,7 +21,7 @@ test: tools ## All tests below the cluster tier, against a real kube-apiserver
 	tests/chart
 	cargo build --locked --workspace --bins
 	SALLYPORT_TESTBED_BIN="$$(tests/testbed/tools | tail -n 1)" SALLYPORT_CHART_TOOLS="$$(tests/testbed/tools chart | tail -n 1)" \
-		cargo test --locked --workspace --no-fail-fast
+		RUST_TEST_THREADS=4 cargo test --locked --workspace --no-fail-fast # most of them wait most of the time
 
 tools: ## Build kube-apiserver, etcd and kubectl from pinned Go modules, once
 	@tests/testbed/tools > /dev/null

@@ -6,6 +6,7 @@ mod fixtures;
 mod idempotence;
 mod matching;
 mod mutations;
+mod pod_security;
 mod recipes;
 mod safety;
 mod validations;
