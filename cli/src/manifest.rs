@@ -115,16 +115,35 @@ pub(crate) struct Circumstances {
 
 /// Reads a file of YAML documents or JSON; lists are taken apart.
 pub(crate) fn read(path: &Path) -> Result<Vec<Item>, ManifestError> {
+    let input = File::open(path).map_err(|source| ManifestError::Read { path: path.to_owned(), source })?;
+    items(load(path, input)?).map_err(|message| ManifestError::Document { path: path.to_owned(), message })
+}
+
+/// Reads the one document, of whatever shape, of a file; of standard input if it is called `-`.
+pub(crate) fn document(path: &Path) -> Result<Value, ManifestError> {
+    let documents = if path.as_os_str() == "-" {
+        load(Path::new("standard input"), io::stdin().lock())?
+    } else {
+        let input =
+            File::open(path).map_err(|source| ManifestError::Read { path: path.to_owned(), source })?;
+        load(path, input)?
+    };
+    <[Value; 1]>::try_from(documents).map(|[document]| document).map_err(|documents| {
+        let message = format!("one document is needed, and there are {}", documents.len());
+        ManifestError::Document { path: path.to_owned(), message }
+    })
+}
+
+fn load(path: &Path, input: impl io::Read) -> Result<Vec<Value>, ManifestError> {
     let failed = |source| ManifestError::Read { path: path.to_owned(), source };
     let mut bytes = Vec::new();
-    File::open(path).and_then(|file| file.take(MAX_FILE + 1).read_to_end(&mut bytes)).map_err(failed)?;
+    input.take(MAX_FILE + 1).read_to_end(&mut bytes).map_err(failed)?;
     if bytes.len() as u64 > MAX_FILE {
         return Err(ManifestError::TooLarge(path.to_owned()));
     }
     let malformed = |message| ManifestError::Malformed { path: path.to_owned(), message };
     let text = String::from_utf8(bytes).map_err(|error| malformed(error.to_string()))?;
-    let documents = parse(&text).map_err(malformed)?;
-    items(documents).map_err(|message| ManifestError::Document { path: path.to_owned(), message })
+    parse(&text).map_err(malformed)
 }
 
 fn parse(text: &str) -> Result<Vec<Value>, String> {

@@ -48,6 +48,25 @@ const MAX_DIGITS: usize = 24;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Quantity(i128);
 
+impl Quantity {
+    /// Kubernetes' decimal form: a whole number with the largest suffix that leaves it whole. The binary
+    /// suffixes of the text that it was made from are not kept.
+    pub(crate) fn text(self) -> String {
+        const SUFFIXES: [&str; 9] = ["n", "u", "m", "", "k", "M", "G", "T", "P"];
+        if self.0 == 0 {
+            return "0".to_owned();
+        }
+        let mut number = self.0;
+        for suffix in SUFFIXES {
+            if number % 1000 != 0 {
+                return format!("{number}{suffix}");
+            }
+            number /= 1000;
+        }
+        format!("{number}E")
+    }
+}
+
 fn quantity<'a>(_: &Meter, arguments: &[Val<'a>]) -> Outcome<'a> {
     match arguments {
         [value @ Val::Quantity(_)] => Ok(value.clone()),
