@@ -6,7 +6,7 @@
 //! sallyport review ─┤
 //!                   └─▶ client ──HTTPS──▶ any front
 //! sallyport certs ───▶ files
-//! sallyport cel ─────▶ the engine of the policies, and nothing else
+//! sallyport cel, sallyport test ─────▶ the engine of the policies, and nothing else
 //!   … status, rotate, freeze ─┐
 //!                             ├─▶ cluster: an API server, as whoever the kubeconfig names
 //! sallyport doctor ───────────┘
@@ -39,6 +39,7 @@ mod review;
 mod serving;
 mod suite;
 mod terminal;
+mod test;
 mod yaml;
 
 use clap::{Parser, Subcommand};
@@ -53,6 +54,9 @@ const EXAMPLES: &str = "\
 Examples:
   Try policies on manifests, without a cluster:
     sallyport review --policy-dir policies pod.yaml
+
+  Check that policies do what their suites say:
+    sallyport test policies
 
   Try an expression on an object:
     sallyport cel 'object.spec.containers.map(c, c.image)' -f pod.yaml
@@ -86,6 +90,7 @@ pub struct Args {
 enum Command {
     Dev(dev::DevArgs),
     Review(Box<review::ReviewArgs>),
+    Test(test::TestArgs),
     Cel(Box<cel::CelArgs>),
     Certs(Box<certs::CertsArgs>),
     Doctor(doctor::DoctorArgs),
@@ -97,6 +102,7 @@ pub async fn run(args: Args) -> ExitCode {
     let outcome = match args.command {
         Command::Dev(args) => dev::run(args).await,
         Command::Review(args) => review::run(*args).await,
+        Command::Test(args) => test::run(&args),
         Command::Cel(args) => cel::run(&args),
         Command::Certs(args) => certs::run(*args).await,
         Command::Doctor(args) => doctor::run(&args).await,

@@ -302,10 +302,13 @@ mod tests {
         }
     }
 
+    /// What is taken, what is refused when compiling, and what when running.
+    type Row<'r> = (Returns, &'r [&'r str], &'r [&'r str], &'r [&'r str]);
+
     #[test]
     fn results_are_of_the_type_asked_for() {
         let patch = "[JSONPatch{op: 'remove', path: '/a'}]";
-        let rows: [(Returns, &[&str], &[&str], &[&str]); 6] = [
+        let rows: [Row<'_>; 6] = [
             (Returns::Any, &["1", "null", "Object{}", "object"], &[], &[]),
             (Returns::Bool, &["true", "object.a == 1"], &["1", "null", "'true'"], &["object.a"]),
             (Returns::String, &["'a'", "object.text"], &["1", "null"], &["object.a", "oldObject"]),
@@ -358,13 +361,14 @@ mod tests {
         let chain = [("a", "object.a + 1"), ("b", "variables.a * 2"), ("bad", "object.nothing")];
         assert_eq!(evaluate("variables.b", &chain), Ok(json!(4)));
         assert_eq!(evaluate("variables.bad", &chain), Err((Kind::Runtime, "no such key: nothing".into())));
+        let many = vec![("a", "1"); 1001];
         for (variables, message) in [
             (&[("b", "variables.a"), ("a", "1")] as &[_], "variables.b: 1:10: undefined field 'a'"),
             (&[("a", "1"), ("a", "2")], "variables.a is defined twice"),
             (&[("a b", "1")], "variables[0].name is not an identifier of CEL"),
             (&[("", "1")], "variables[0].name is not an identifier of CEL"),
             (&[("1a", "1")], "variables[0].name is not an identifier of CEL"),
-            (&[("a", "1"); 1001], "there are more than 1000 variables"),
+            (&many, "there are more than 1000 variables"),
         ] {
             assert_eq!(evaluate("1", variables), Err((Kind::Compile, message.to_owned())));
         }

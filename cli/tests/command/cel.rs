@@ -116,7 +116,7 @@ fn lines_are_answered_in_order() {
     const COUNT: usize = 5_000;
     let question = |number: usize| {
         let expression =
-            if number % 10 == 0 { format!("object.n - {number}") } else { "object.n".to_owned() };
+            if number.is_multiple_of(10) { format!("object.n - {number}") } else { "object.n".to_owned() };
         json!({"id": number, "expr": expression, "vars": {"object": {"n": number}}}).to_string() + "\n"
     };
     let input: String = (0..COUNT).map(question).collect();
@@ -124,7 +124,7 @@ fn lines_are_answered_in_order() {
     let answers: Vec<Value> = output.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     assert_eq!(answers.len(), COUNT);
     for (number, answer) in answers.iter().enumerate() {
-        let value = if number % 10 == 0 { 0 } else { number };
+        let value = if number.is_multiple_of(10) { 0 } else { number };
         assert_eq!(answer, &json!({"id": number, "value": value, "type": "int"}));
     }
 

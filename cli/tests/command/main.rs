@@ -10,3 +10,4 @@ mod doctor;
 mod process;
 mod review;
 mod rotation;
+mod test;

@@ -15,6 +15,16 @@ pub(crate) fn equal(meter: &Meter, left: &Val<'_>, right: &Val<'_>) -> Result<bo
     nested_equal(meter, left, right, 0)
 }
 
+/// Whether `left == right` is an error rather than false: Kubernetes' own values are only equal to their like, and
+/// the one on the left is asked.
+pub(crate) fn is_incomparable(left: &Val<'_>, right: &Val<'_>) -> bool {
+    let own = matches!(
+        left,
+        Val::Quantity(_) | Val::Version(_) | Val::Url(_) | Val::Ip(_) | Val::Cidr(_) | Val::Format(_)
+    );
+    own && !matches!(right, Val::Null) && left.type_name() != right.type_name()
+}
+
 fn nested_equal(meter: &Meter, left: &Val<'_>, right: &Val<'_>, depth: usize) -> Result<bool, EvalError> {
     if depth > MAX_DEPTH {
         return Err(EvalError::TooDeep);
@@ -34,7 +44,15 @@ fn nested_equal(meter: &Meter, left: &Val<'_>, right: &Val<'_>, depth: usize) ->
         (Val::Duration(left), Val::Duration(right)) => left == right,
         (Val::Timestamp(left), Val::Timestamp(right)) => left == right,
         (Val::Type(left), Val::Type(right)) => left == right,
-        (Val::Quantity(left), Val::Quantity(right)) => left == right,
+        (Val::Quantity(left), Val::Quantity(right)) => left.compare(right).is_eq(),
+        (Val::Version(left), Val::Version(right)) => left.compare(right).is_eq(),
+        (Val::Url(left), Val::Url(right)) => {
+            meter.work(left.text.len().min(right.text.len()))?;
+            left.text == right.text
+        }
+        (Val::Ip(left), Val::Ip(right)) => left == right,
+        (Val::Cidr(left), Val::Cidr(right)) => left == right,
+        (Val::Format(left), Val::Format(right)) => left.name == right.name,
         (Val::Optional(left), Val::Optional(right)) => match (left, right) {
             (None, None) => true,
             (Some(left), Some(right)) => nested_equal(meter, &left.value, &right.value, depth + 1)?,

@@ -38,7 +38,8 @@ const TYPES: &[&str] = &[
     "uint",
     "google.protobuf.Duration",
     "google.protobuf.Timestamp",
-    "kubernetes.Quantity",
+    "net.CIDR",
+    "net.IP",
 ];
 
 /// Compiles a tree. Gives the plan and the names of the variables it reads, through definitions too.

@@ -28,6 +28,10 @@ pub(crate) fn display(value: &Val<'_>) -> String {
         Val::Double(value) => double_text(*value),
         Val::Str(text) => crate::error::shorten(text),
         Val::Duration(nanoseconds) => temporal::duration_text(*nanoseconds),
+        Val::Version(version) => crate::error::shorten(&version.text),
+        Val::Url(url) => crate::error::shorten(&url.text),
+        Val::Ip(address) => address.to_string(),
+        Val::Cidr(network) => network.to_string(),
         other => other.type_name().to_owned(),
     }
 }
@@ -111,6 +115,8 @@ fn string<'a>(meter: &Meter, arguments: &[Val<'a>]) -> Outcome<'a> {
         }
         [Val::Timestamp(instant)] => temporal::timestamp_text(instant)?,
         [Val::Duration(nanoseconds)] => temporal::duration_text(*nanoseconds),
+        [Val::Ip(address)] => address.to_string(),
+        [Val::Cidr(network)] => network.to_string(),
         _ => return Err(EvalError::no_such_overload("string", arguments)),
     };
     meter.produce(text.len())?;

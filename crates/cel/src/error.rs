@@ -1,5 +1,7 @@
 //! What can go wrong when compiling and when evaluating, in the words that users know from Kubernetes.
 
+use std::fmt::Write as _;
+
 use thiserror::Error;
 
 use crate::value::Val;
@@ -113,6 +115,60 @@ impl EvalError {
     pub(crate) fn invalid(function: &'static str, message: impl Into<String>) -> Self {
         Self::InvalidArgument { function, message: message.into() }
     }
+}
+
+/// Text between double quotes, with escapes for what cannot be seen, as Go writes it and Kubernetes' messages
+/// show it. Bytes that are no UTF-8 are escaped.
+pub(crate) fn quoted(bytes: &[u8]) -> String {
+    let mut quoted = String::with_capacity(bytes.len() + 2);
+    quoted.push('"');
+    for chunk in bytes.utf8_chunks() {
+        for character in chunk.valid().chars() {
+            match character {
+                '"' => quoted.push_str("\\\""),
+                '\\' => quoted.push_str("\\\\"),
+                '\u{7}' => quoted.push_str("\\a"),
+                '\u{8}' => quoted.push_str("\\b"),
+                '\u{c}' => quoted.push_str("\\f"),
+                '\n' => quoted.push_str("\\n"),
+                '\r' => quoted.push_str("\\r"),
+                '\t' => quoted.push_str("\\t"),
+                '\u{b}' => quoted.push_str("\\v"),
+                ' ' => quoted.push(' '),
+                '\0'..='\u{7f}' if character.is_control() => {
+                    let _ = write!(quoted, "\\x{:02x}", u32::from(character));
+                }
+                _ if is_visible(character) => quoted.push(character),
+                '\0'..='\u{ffff}' => {
+                    let _ = write!(quoted, "\\u{:04x}", u32::from(character));
+                }
+                _ => {
+                    let _ = write!(quoted, "\\U{:08x}", u32::from(character));
+                }
+            }
+        }
+        for byte in chunk.invalid() {
+            let _ = write!(quoted, "\\x{byte:02x}");
+        }
+    }
+    quoted.push('"');
+    quoted
+}
+
+/// Neither a control nor a space nor a mark of formatting nor for private use.
+fn is_visible(character: char) -> bool {
+    let hidden = matches!(
+        character,
+        '\u{ad}'
+            | '\u{200b}'..='\u{200f}'
+            | '\u{202a}'..='\u{202e}'
+            | '\u{2060}'..='\u{206f}'
+            | '\u{e000}'..='\u{f8ff}'
+            | '\u{feff}'
+            | '\u{fff0}'..='\u{fffb}'
+            | '\u{e0000}'..='\u{10ffff}'
+    );
+    !hidden && !character.is_control() && !character.is_whitespace()
 }
 
 /// The beginning of `text`, so that a message cannot grow with hostile data.

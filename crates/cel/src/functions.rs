@@ -5,7 +5,10 @@ use std::sync::Arc;
 use crate::error::EvalError;
 use crate::meter::Meter;
 use crate::value::Val;
-use crate::{conversions, format, lists, optionals, patches, quantity, regexes, sets, strings, temporal};
+use crate::{
+    addresses, conversions, format, lists, named_formats, networks, optionals, orders, patches, quantity,
+    regexes, sets, strings, temporal, urls, versions,
+};
 
 /// Most arguments of a function, the receiver counted.
 pub(crate) const MAX_ARGUMENTS: usize = 4;
@@ -68,6 +71,12 @@ const LIBRARIES: &[&[Function]] = &[
     regexes::FUNCTIONS,
     optionals::FUNCTIONS,
     quantity::FUNCTIONS,
+    versions::FUNCTIONS,
+    orders::FUNCTIONS,
+    urls::FUNCTIONS,
+    addresses::FUNCTIONS,
+    networks::FUNCTIONS,
+    named_formats::FUNCTIONS,
     patches::FUNCTIONS,
 ];
 

@@ -57,7 +57,14 @@ impl Writer {
             Val::Struct(made) => {
                 self.map(made.fields.iter().map(|(k, v)| (k.to_string(), v.clone())), depth)?
             }
-            Val::Optional(_) | Val::Type(_) | Val::Quantity(_) => {
+            Val::Optional(_)
+            | Val::Type(_)
+            | Val::Quantity(_)
+            | Val::Version(_)
+            | Val::Url(_)
+            | Val::Ip(_)
+            | Val::Cidr(_)
+            | Val::Format(_) => {
                 return Err(EvalError::NotJson(value.type_name()));
             }
         })

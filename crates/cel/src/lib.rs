@@ -18,6 +18,7 @@
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
 
 mod activation;
+mod addresses;
 mod arithmetic;
 mod compare;
 mod compile;
@@ -30,7 +31,10 @@ mod json;
 mod lists;
 mod machine;
 mod meter;
+mod named_formats;
+mod networks;
 mod optionals;
+mod orders;
 mod patches;
 mod plan;
 mod program;
@@ -41,7 +45,9 @@ mod sets;
 mod strings;
 mod syntax;
 mod temporal;
+mod urls;
 mod value;
+mod versions;
 
 pub use activation::Activation;
 pub use error::{CompileError, EvalError};

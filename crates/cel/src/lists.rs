@@ -13,7 +13,7 @@ use crate::value::{List, Val};
 /// Longest list that `lists.range` makes.
 const MAX_RANGE: i64 = 100_000;
 /// Deepest nesting that `flatten` takes apart.
-const MAX_FLATTEN: i64 = 64;
+const MAX_FLATTEN: i64 = 512;
 
 pub(crate) const FUNCTIONS: &[Function] = &[
     Function::member("isSorted", 1, is_sorted),
@@ -113,9 +113,15 @@ fn slice<'a>(meter: &Meter, arguments: &[Val<'a>]) -> Outcome<'a> {
     let [list, Val::Int(start), Val::Int(end)] = arguments else { return Err(mismatch()) };
     let items = list.as_list().ok_or_else(mismatch)?;
     let range = usize::try_from(*start).ok().zip(usize::try_from(*end).ok());
-    let (from, to) = range.filter(|(from, to)| from <= to && *to <= items.len()).ok_or_else(|| {
-        EvalError::invalid("slice", format!("cannot slice({start}, {end}), list has {} items", items.len()))
-    })?;
+    let refuse =
+        |reason: String| EvalError::invalid("slice", format!("cannot slice({start}, {end}), {reason}"));
+    let (from, to) = range.ok_or_else(|| refuse("negative indexes not supported".to_owned()))?;
+    if from > to {
+        return Err(refuse("start index must be less than or equal to end index".to_owned()));
+    }
+    if to > items.len() {
+        return Err(refuse(format!("list is length {}", items.len())));
+    }
     meter.produce_items(to - from)?;
     Val::list((from..to).map_while(|index| items.get(index)).collect())
 }
@@ -125,9 +131,9 @@ fn flatten<'a>(meter: &Meter, arguments: &[Val<'a>]) -> Outcome<'a> {
     let (list, depth) = match arguments {
         [list] => (list, 1),
         [list, Val::Int(depth)] if (0..=MAX_FLATTEN).contains(depth) => (list, *depth),
-        [_, Val::Int(_)] => {
-            return Err(EvalError::invalid("flatten", format!("level must be between 0 and {MAX_FLATTEN}")));
-        }
+        [_, Val::Int(..0)] => return Err(EvalError::invalid("flatten", "level must be non-negative")),
+        // Nothing nests as deep.
+        [list, Val::Int(_)] => (list, MAX_FLATTEN),
         _ => return Err(mismatch()),
     };
     let mut flat = Vec::new();

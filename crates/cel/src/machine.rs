@@ -193,8 +193,12 @@ impl<'e, 'a> Machine<'e, 'a> {
         let right = self.evaluate(right)?;
         let meter = self.meter();
         let holds = match operator {
-            Operator::Equal => compare::equal(meter, &left, &right)?,
-            Operator::NotEqual => !compare::equal(meter, &left, &right)?,
+            Operator::Equal | Operator::NotEqual => {
+                if compare::is_incomparable(&left, &right) {
+                    return Err(EvalError::no_such_overload(operator.name(), &[left, right]));
+                }
+                compare::equal(meter, &left, &right)? == (operator == Operator::Equal)
+            }
             Operator::Less => {
                 compare::order(meter, operator.name(), &left, &right)?.is_some_and(Ordering::is_lt)
             }

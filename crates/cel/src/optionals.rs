@@ -3,6 +3,7 @@
 use crate::compare;
 use crate::error::EvalError;
 use crate::functions::{Function, Outcome};
+use crate::meter::Meter;
 use crate::value::{Key, OptionalVal, Val};
 
 pub(crate) const FUNCTIONS: &[Function] = &[
@@ -25,7 +26,28 @@ pub(crate) const FUNCTIONS: &[Function] = &[
         [Val::Optional(None)] => Err(EvalError::NoValue),
         _ => Err(EvalError::no_such_overload("value", arguments)),
     }),
+    Function::global("optional.unwrap", 1, |meter, arguments| unwrap("optional.unwrap", meter, arguments)),
+    Function::member("unwrapOpt", 1, |meter, arguments| unwrap("unwrapOpt", meter, arguments)),
 ];
+
+/// What the optionals of a list hold, those that hold something.
+fn unwrap<'a>(name: &'static str, meter: &Meter, arguments: &[Val<'a>]) -> Outcome<'a> {
+    let mismatch = || EvalError::no_such_overload(name, arguments);
+    let [list] = arguments else { return Err(mismatch()) };
+    let mut found = Vec::new();
+    for item in list.as_list().ok_or_else(mismatch)?.iter() {
+        meter.tick(1)?;
+        match item {
+            Val::Optional(Some(optional)) => {
+                meter.produce_items(1)?;
+                found.push(optional.value.clone());
+            }
+            Val::Optional(None) => {}
+            _ => return Err(mismatch()),
+        }
+    }
+    Val::list(found)
+}
 
 /// A field of an optional: empty when the optional is, or when it has no such field.
 pub(crate) fn select<'a>(optional: Option<&OptionalVal<'a>>, field: &str) -> Outcome<'a> {
@@ -75,6 +97,13 @@ fn is_zero(value: &Val<'_>) -> bool {
         Val::JsonMap(entries) => entries.is_empty(),
         Val::Map(entries) => entries.entries.is_empty(),
         Val::Struct(made) => made.fields.is_empty(),
-        Val::Optional(Some(_)) | Val::Type(_) | Val::Quantity(_) => false,
+        Val::Optional(Some(_))
+        | Val::Type(_)
+        | Val::Quantity(_)
+        | Val::Version(_)
+        | Val::Url(_)
+        | Val::Ip(_)
+        | Val::Cidr(_)
+        | Val::Format(_) => false,
     }
 }

@@ -83,7 +83,13 @@ fn index_of<'a>(name: &'static str, backwards: bool, meter: &Meter, arguments: &
     };
     meter.work(text.len() + part.len())?;
     let bound = match bound {
-        Some(bound) => Some(byte_offset(text, bound).ok_or_else(|| out_of_range(name, bound))?),
+        // Nothing is found everywhere, beyond the ends too.
+        Some(bound) if part.is_empty() => return Ok(Val::Int(bound)),
+        Some(bound) if bound < 0 => return Err(out_of_range(name, bound)),
+        Some(bound) => match byte_offset(text, bound).filter(|offset| *offset < text.len()) {
+            Some(offset) => Some(offset),
+            None => return Ok(Val::Int(-1)),
+        },
         None => None,
     };
     let found = if backwards {

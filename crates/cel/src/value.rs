@@ -1,6 +1,7 @@
 //! Values: views of JSON where they come from an object, shared data where an expression made them.
 
 use std::cmp::Ordering;
+use std::net::IpAddr;
 use std::ops::Deref;
 use std::sync::Arc;
 
@@ -8,7 +9,11 @@ use serde_json::Value as Json;
 use time::OffsetDateTime;
 
 use crate::error::EvalError;
+use crate::named_formats::NamedFormat;
+use crate::networks::Network;
 use crate::quantity::Quantity;
+use crate::urls::Url;
+use crate::versions::Version;
 use crate::{compare, json};
 
 /// What an item of a list counts in the meter, in bytes.
@@ -126,10 +131,15 @@ impl<'a> Value<'a> {
         }
     }
 
-    /// The text of a value of Kubernetes' libraries, such as a quantity.
+    /// The text of a value of Kubernetes' libraries: quantities, URLs, addresses, networks, versions.
     pub fn to_text(&self) -> Option<String> {
         match &self.0 {
             Val::Quantity(quantity) => Some(quantity.text()),
+            Val::Url(url) => Some(url.text.clone()),
+            Val::Ip(address) => Some(address.to_string()),
+            Val::Cidr(network) => Some(network.to_string()),
+            Val::Version(version) => Some(version.text.clone()),
+            Val::Format(format) => Some(format.name.to_owned()),
             _ => None,
         }
     }
@@ -148,8 +158,8 @@ impl<'a> Value<'a> {
     }
 
     /// The value as JSON: structs become plain objects, bytes base64, timestamps and durations strings; keys
-    /// of maps become strings. An error for what has no form in JSON (optionals, types, quantities, numbers
-    /// that are not finite) and for values beyond 8 MiB.
+    /// of maps become strings. An error for what has no form in JSON (optionals, types, values
+    /// of Kubernetes' libraries, numbers that are not finite) and for values beyond 8 MiB.
     pub fn to_json(&self) -> Result<Json, EvalError> {
         json::write(&self.0)
     }
@@ -189,6 +199,11 @@ pub(crate) enum Val<'a> {
     Optional(Option<Arc<OptionalVal<'a>>>),
     Type(Arc<str>),
     Quantity(Arc<Quantity>),
+    Version(Arc<Version>),
+    Url(Arc<Url>),
+    Ip(Arc<IpAddr>),
+    Cidr(Arc<Network>),
+    Format(&'static NamedFormat),
 }
 
 /// The items of either kind of list.
@@ -432,6 +447,11 @@ impl<'a> Val<'a> {
             Self::Optional(_) => "optional_type",
             Self::Type(_) => "type",
             Self::Quantity(_) => "kubernetes.Quantity",
+            Self::Version(_) => "kubernetes.Semver",
+            Self::Url(_) => "kubernetes.URL",
+            Self::Ip(_) => "net.IP",
+            Self::Cidr(_) => "net.CIDR",
+            Self::Format(_) => "kubernetes.NamedFormat",
         }
     }
 }

@@ -229,6 +229,53 @@ fn output_is_bounded() {
     assert!(error.is_limit(), "{error}");
 }
 
+/// Texts of a mebibyte, and as many calls as the limits allow.
+#[test]
+fn hostile_texts_of_kubernetes_libraries_end_soon() {
+    let texts = [
+        "1.".repeat(1 << 19),
+        "1:".repeat(1 << 19),
+        "9".repeat(1 << 20),
+        format!("1{}Ei", "9".repeat(1_000)),
+        format!("1.0.0-{}", "a.".repeat(1 << 18)),
+        format!("http://{}", "%C3%A9".repeat(1 << 17)),
+        format!("/?{}", "&a".repeat(1 << 19)),
+        "/%00".repeat(1 << 18),
+        "a.".repeat(1 << 19),
+        "\u{7f}".repeat(1 << 19),
+    ];
+    let calls = [
+        "isIP(t)",
+        "isCIDR(t)",
+        "isQuantity(t)",
+        "isSemver(t, true)",
+        "isURL(t)",
+        "isURL(t) && url(t).getQuery().size() > 0",
+        "format.dns1123Subdomain().validate(t).hasValue()",
+        "format.qualifiedName().validate(t).hasValue()",
+        "format.uri().validate(t).hasValue()",
+        "format.datetime().validate(t).hasValue()",
+        "isQuantity(t) && quantity(t).add(quantity('1e-9')).isInteger()",
+    ];
+    for call in calls {
+        let source = format!("lists.range(10000).all(i, object.all(t, ({call}) || true))");
+        let (result, took) = attempt(source, Json::from(texts.to_vec()));
+        println!("{call:<64} {took:>12.1?} {:.80}", format!("{result:?}"));
+        assert!(result.unwrap_err().contains("operation cancelled"), "{call}");
+        assert!(took < SOON, "{call} took {took:?}");
+    }
+    for call in ["ip", "cidr", "quantity", "semver", "url"] {
+        for text in &texts {
+            if let (Err(message), _) = attempt(format!("{call}(object) == null"), Json::from(text.clone())) {
+                assert!(message.len() < 2_000, "{call}: {} bytes", message.len());
+            }
+        }
+    }
+    let (result, took) = attempt("quantity('1e2000000000').add(1) == null".to_owned(), Json::Null);
+    assert_eq!(result, Err("quantity overflow".to_owned()));
+    assert!(took < SOON);
+}
+
 #[test]
 fn messages_do_not_grow_with_the_data() {
     let (result, _) = attempt("object[object.key]".to_owned(), json!({"key": "k".repeat(1 << 20)}));

@@ -6,6 +6,5 @@ mod fixtures;
 mod idempotence;
 mod matching;
 mod mutations;
-mod recipes;
 mod safety;
 mod validations;

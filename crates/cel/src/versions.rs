@@ -1,0 +1,197 @@
+//! The semver library: `semver('1.2.3')` and the order of versions.
+//!
+//! Semantic Versioning 2.0.0 as the library that Kubernetes uses reads it: numbers of 64 bits, no `v` and no
+//! missing parts unless normalising was asked for, and build metadata that is checked and otherwise ignored.
+
+use std::cmp::Ordering;
+use std::sync::Arc;
+
+use crate::addresses::shown;
+use crate::error::EvalError;
+use crate::functions::{Function, Outcome};
+use crate::meter::Meter;
+use crate::value::Val;
+
+pub(crate) const FUNCTIONS: &[Function] = &[
+    Function::global("semver", 1, semver),
+    Function::global("semver", 2, semver),
+    Function::global("isSemver", 1, is_semver),
+    Function::global("isSemver", 2, is_semver),
+    Function::member("major", 1, |_, a| number("major", a, |version| version.major)),
+    Function::member("minor", 1, |_, a| number("minor", a, |version| version.minor)),
+    Function::member("patch", 1, |_, a| number("patch", a, |version| version.patch)),
+];
+
+/// A version. Equality and order leave out the build metadata.
+#[derive(Clone, Debug)]
+pub(crate) struct Version {
+    major: u64,
+    minor: u64,
+    patch: u64,
+    prerelease: Vec<Identifier>,
+    /// As it was written, normalised.
+    pub(crate) text: String,
+}
+
+/// A part of a pre-release. Numbers come before words, which is what the order of the variants says.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Identifier {
+    Number(u64),
+    Word(String),
+}
+
+impl Version {
+    pub(crate) fn compare(&self, other: &Self) -> Ordering {
+        let numbers = |version: &Self| (version.major, version.minor, version.patch);
+        numbers(self).cmp(&numbers(other)).then_with(|| {
+            // A pre-release comes before its release; the longer of two that begin the same comes last.
+            match (self.prerelease.is_empty(), other.prerelease.is_empty()) {
+                (true, false) => Ordering::Greater,
+                (false, true) => Ordering::Less,
+                _ => self.prerelease.cmp(&other.prerelease),
+            }
+        })
+    }
+}
+
+/// The text and whether to normalise it.
+fn source<'v>(
+    name: &'static str,
+    meter: &Meter,
+    arguments: &'v [Val<'_>],
+) -> Result<(&'v str, bool), EvalError> {
+    let (text, normalise) = match arguments {
+        [Val::Str(text)] => (text, false),
+        [Val::Str(text), Val::Bool(normalise)] => (text, *normalise),
+        _ => return Err(EvalError::no_such_overload(name, arguments)),
+    };
+    // Identifiers of one letter take most room for what they say.
+    meter.produce_items(text.len())?;
+    Ok((text, normalise))
+}
+
+fn read(text: &str, normalise: bool) -> Result<Version, String> {
+    if normalise { parse(&normalised(text)?) } else { parse(text) }
+}
+
+fn semver<'a>(meter: &Meter, arguments: &[Val<'a>]) -> Outcome<'a> {
+    let (text, normalise) = source("semver", meter, arguments)?;
+    match read(text, normalise) {
+        Ok(version) => Ok(Val::Version(Arc::new(version))),
+        Err(reason) => Err(EvalError::invalid("semver", reason)),
+    }
+}
+
+fn is_semver<'a>(meter: &Meter, arguments: &[Val<'a>]) -> Outcome<'a> {
+    let (text, normalise) = source("isSemver", meter, arguments)?;
+    Ok(Val::Bool(read(text, normalise).is_ok()))
+}
+
+/// Numbers beyond `int` wrap around, as in Kubernetes.
+fn number<'a>(name: &'static str, arguments: &[Val<'a>], of: fn(&Version) -> u64) -> Outcome<'a> {
+    match arguments {
+        [Val::Version(version)] => Ok(Val::Int(of(version).cast_signed())),
+        _ => Err(EvalError::no_such_overload(name, arguments)),
+    }
+}
+
+/// Without a leading `v` and leading zeros, and with all three parts.
+fn normalised(text: &str) -> Result<String, String> {
+    let text = text.strip_prefix('v').unwrap_or(text);
+    let mut parts: Vec<String> = text.splitn(3, '.').map(without_leading_zeros).collect();
+    let short = parts.len() < 3;
+    if short && parts.last().is_some_and(|last| last.contains(['+', '-'])) {
+        return Err("short version cannot contain PreRelease/Build meta data".to_owned());
+    }
+    parts.resize(3, "0".to_owned());
+    Ok(parts.join("."))
+}
+
+fn without_leading_zeros(part: &str) -> String {
+    if part.len() <= 1 {
+        return part.to_owned();
+    }
+    let rest = part.trim_start_matches('0');
+    if rest.starts_with(|first: char| first.is_ascii_digit()) { rest.to_owned() } else { format!("0{rest}") }
+}
+
+fn parse(text: &str) -> Result<Version, String> {
+    if text.is_empty() {
+        return Err("Version string empty".to_owned());
+    }
+    let mut parts = text.splitn(3, '.');
+    let (Some(major), Some(minor), Some(rest)) = (parts.next(), parts.next(), parts.next()) else {
+        return Err("No Major.Minor.Patch elements found".to_owned());
+    };
+    let (major, minor) = (part("Major", major)?, part("Minor", minor)?);
+    let (rest, build) = match rest.split_once('+') {
+        Some((rest, build)) => (rest, Some(build)),
+        None => (rest, None),
+    };
+    let (patch, prerelease) = match rest.split_once('-') {
+        Some((patch, prerelease)) => (patch, Some(prerelease)),
+        None => (rest, None),
+    };
+    let patch = part("Patch", patch)?;
+    let prerelease = match prerelease {
+        Some(prerelease) => prerelease.split('.').map(identifier).collect::<Result<_, _>>()?,
+        None => Vec::new(),
+    };
+    for build in build.into_iter().flat_map(|build| build.split('.')) {
+        if build.is_empty() {
+            return Err("Build meta data is empty".to_owned());
+        }
+        if !is_identifier(build) {
+            return Err(format!("Invalid character(s) found in build meta data {}", shown(build)));
+        }
+    }
+    Ok(Version { major, minor, patch, prerelease, text: text.to_owned() })
+}
+
+fn is_digits(text: &str) -> bool {
+    text.bytes().all(|byte| byte.is_ascii_digit())
+}
+
+fn is_identifier(text: &str) -> bool {
+    text.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
+}
+
+fn has_leading_zero(digits: &str) -> bool {
+    digits.len() > 1 && digits.starts_with('0')
+}
+
+/// One of the three numbers.
+fn part(name: &str, text: &str) -> Result<u64, String> {
+    if !is_digits(text) {
+        let name = name.to_ascii_lowercase();
+        return Err(format!("Invalid character(s) found in {name} number {}", shown(text)));
+    }
+    if has_leading_zero(text) {
+        return Err(format!("{name} number must not contain leading zeroes {}", shown(text)));
+    }
+    unsigned(text)
+}
+
+fn unsigned(digits: &str) -> Result<u64, String> {
+    digits.parse().map_err(|_| {
+        let reason = if digits.is_empty() { "invalid syntax" } else { "value out of range" };
+        format!("strconv.ParseUint: parsing {}: {reason}", shown(digits))
+    })
+}
+
+fn identifier(text: &str) -> Result<Identifier, String> {
+    if text.is_empty() {
+        return Err("Prerelease is empty".to_owned());
+    }
+    if is_digits(text) {
+        if has_leading_zero(text) {
+            let text = shown(text);
+            return Err(format!("Numeric PreRelease version must not contain leading zeroes {text}"));
+        }
+        return unsigned(text).map(Identifier::Number);
+    }
+    if !is_identifier(text) {
+        return Err(format!("Invalid character(s) found in prerelease {}", shown(text)));
+    }
+    Ok(Identifier::Word(text.to_owned()))
+}
