@@ -20,6 +20,7 @@ test: tools ## All tests below the cluster tier, against a real kube-apiserver
 	tests/testbed/packages prometheus
 	tests/chart
 	cargo build --locked --workspace --bins
+	target/debug/sallyport test policies
 	SALLYPORT_TESTBED_BIN="$$(tests/testbed/tools | tail -n 1)" SALLYPORT_CHART_TOOLS="$$(tests/testbed/tools chart | tail -n 1)" \
 		RUST_TEST_THREADS=4 cargo test --locked --workspace --no-fail-fast # most of them wait most of the time
 

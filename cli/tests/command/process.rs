@@ -1,12 +1,10 @@
 //! Running the command.
 
 use std::ffi::OsStr;
-use std::fs;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
-use tempfile::TempDir;
 
 /// The command without any flag from the environment of whoever runs the tests.
 pub(crate) fn sallyport() -> Command {
@@ -62,16 +60,6 @@ impl Run {
 /// The recipes of this repository.
 pub(crate) fn recipes() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../policies")
-}
-
-/// A folder with two recipes, one of either kind.
-pub(crate) fn two_recipes() -> TempDir {
-    let folder = TempDir::new().unwrap();
-    for recipe in ["deny-env", "hello-file"] {
-        let policy = recipes().join(recipe).join("policy.yaml");
-        fs::copy(policy, folder.path().join(format!("{recipe}.yaml"))).unwrap();
-    }
-    folder
 }
 
 /// Waits until a condition holds, at most this long.

@@ -1,6 +1,6 @@
 //! `sallyport review`, with an embedded suite: real TLS and gRPC on loopback.
 
-use crate::process::{Run, recipes, run, run_with_input, sallyport, two_recipes};
+use crate::process::{Run, recipes, run, run_with_input, sallyport};
 use serde_json::{Value, json};
 use std::ffi::OsString;
 use std::fs;
@@ -9,6 +9,16 @@ use tempfile::TempDir;
 
 fn fixture(path: &str) -> PathBuf {
     recipes().join(path)
+}
+
+/// A directory with a policy that changes pods and one that denies some.
+fn hello_and_deny() -> TempDir {
+    let directory = TempDir::new().unwrap();
+    for recipe in ["hello-file", "deny-env"] {
+        let to = directory.path().join(format!("{recipe}.yaml"));
+        fs::copy(fixture(&format!("{recipe}/policy.yaml")), to).unwrap();
+    }
+    directory
 }
 
 /// Runs a review with policies of the recipes.
@@ -226,7 +236,7 @@ const NO_UID: &str = "{\"apiVersion\":\"admission.k8s.io/v1\",\"kind\":\"Admissi
 
 #[test]
 fn json_lines_are_answered_in_order_and_a_bad_line_costs_only_itself() {
-    let policies = two_recipes();
+    let policies = hello_and_deny();
     let arguments = ["review", "--policy-dir", policies.path().to_str().unwrap(), "-"];
     let mut input = String::new();
     let count = 500;
@@ -289,7 +299,7 @@ fn json_lines_are_answered_in_order_and_a_bad_line_costs_only_itself() {
 
 #[test]
 fn json_lines_go_through_one_door_if_asked_and_tell_a_denial() {
-    let policies = two_recipes();
+    let policies = hello_and_deny();
     let line = |env: bool| {
         let mut object = pod("a", &json!({"hello": "true"}));
         if env {

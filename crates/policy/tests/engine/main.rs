@@ -7,6 +7,5 @@ mod idempotence;
 mod matching;
 mod mutations;
 mod pod_security;
-mod recipes;
 mod safety;
 mod validations;
