@@ -20,11 +20,13 @@ test: tools ## All tests below the cluster tier, against a real kube-apiserver
 	tests/testbed/packages prometheus
 	tests/chart
 	cargo build --locked --workspace --bins
+	target/debug/sallyport test policies
 	SALLYPORT_TESTBED_BIN="$$(tests/testbed/tools | tail -n 1)" SALLYPORT_CHART_TOOLS="$$(tests/testbed/tools chart | tail -n 1)" \
-		cargo test --locked --workspace --no-fail-fast
+		RUST_TEST_THREADS=4 cargo test --locked --workspace --no-fail-fast # most of them wait most of the time
 
-tools: ## Build kube-apiserver, etcd and kubectl from pinned Go modules, once
+tools: ## Build kube-apiserver, etcd, kubectl and cel-oracle from pinned Go modules, once
 	@tests/testbed/tools > /dev/null
+	@tests/testbed/tools cel > /dev/null
 
 images: ## Build the services' container images into target/images, without a container engine
 	images/build
@@ -38,6 +40,7 @@ soak: tools ## The scenarios that take too long for make e2e or make test, and t
 	SALLYPORT_TESTBED_BIN="$$(tests/testbed/tools | tail -n 1)" \
 		cargo test --locked -p sallyport-tests --test rotation -- --ignored --nocapture
 	cargo test --locked -p sallyport-cert-rotator --test kubernetes -- --ignored --nocapture
+	cargo test --locked -p sallyport-cel --test conformance -- --ignored --nocapture
 
 lint: ## Formatting, clippy, the direction of dependencies, scripts, licences
 	cargo fmt --all --check

@@ -60,30 +60,36 @@ pub(crate) async fn answer(reviewer: Reviewer) -> anyhow::Result<Tally> {
 
 /// What one line held.
 #[derive(Debug, PartialEq, Eq)]
-enum Line {
+pub(crate) enum Line {
+    /// Its bytes, with the line break.
     Text(Vec<u8>),
+    /// It was longer than is taken.
     TooLong,
 }
 
 /// Reads lines, each of bounded length, until the input ends or nobody takes them. Blank lines are passed over.
 fn read(input: &mut impl BufRead, mut give: impl FnMut(io::Result<Line>) -> bool) {
-    loop {
-        let mut text = Vec::new();
-        let line = match input.take(MAX_LINE + 1).read_until(b'\n', &mut text) {
-            Ok(0) => return,
-            Ok(_) if text.len() as u64 > MAX_LINE && !text.ends_with(b"\n") => {
-                match input.skip_until(b'\n') {
-                    Ok(_) => Ok(Line::TooLong),
-                    Err(error) => Err(error),
-                }
-            }
-            Ok(_) if text.trim_ascii().is_empty() => continue,
-            Ok(_) => Ok(Line::Text(text)),
-            Err(error) => Err(error),
-        };
+    while let Some(line) = next(input, MAX_LINE).transpose() {
         let ended = line.is_err();
         if !give(line) || ended {
             return;
+        }
+    }
+}
+
+/// The next line that is not blank, of at most `longest` bytes; `None` at the end of the input.
+pub(crate) fn next(input: &mut impl BufRead, longest: u64) -> io::Result<Option<Line>> {
+    loop {
+        let mut text = Vec::new();
+        if input.take(longest + 1).read_until(b'\n', &mut text)? == 0 {
+            return Ok(None);
+        }
+        if text.len() as u64 > longest && !text.ends_with(b"\n") {
+            input.skip_until(b'\n')?;
+            return Ok(Some(Line::TooLong));
+        }
+        if !text.trim_ascii().is_empty() {
+            return Ok(Some(Line::Text(text)));
         }
     }
 }

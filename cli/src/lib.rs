@@ -6,6 +6,7 @@
 //! sallyport review ─┤
 //!                   └─▶ client ──HTTPS──▶ any front
 //! sallyport certs ───▶ files
+//! sallyport cel, sallyport test ─────▶ the engine of the policies, and nothing else
 //!   … status, rotate, freeze ─┐
 //!                             ├─▶ cluster: an API server, as whoever the kubeconfig names
 //! sallyport doctor ───────────┘
@@ -16,6 +17,7 @@
 //! would do with the same review. On a cluster it only reads, but for two annotations of one Secret.
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
 
+mod cel;
 mod certs;
 mod client;
 mod clock;
@@ -37,6 +39,7 @@ mod review;
 mod serving;
 mod suite;
 mod terminal;
+mod test;
 mod yaml;
 
 use clap::{Parser, Subcommand};
@@ -51,6 +54,12 @@ const EXAMPLES: &str = "\
 Examples:
   Try policies on manifests, without a cluster:
     sallyport review --policy-dir policies pod.yaml
+
+  Check that policies do what their suites say:
+    sallyport test policies
+
+  Try an expression on an object:
+    sallyport cel 'object.spec.containers.map(c, c.image)' -f pod.yaml
 
   Run the suite here and have a cluster on this machine use it:
     sallyport dev --policy-dir policies --kubeconfig ~/.kube/config
@@ -81,6 +90,8 @@ pub struct Args {
 enum Command {
     Dev(dev::DevArgs),
     Review(Box<review::ReviewArgs>),
+    Test(test::TestArgs),
+    Cel(Box<cel::CelArgs>),
     Certs(Box<certs::CertsArgs>),
     Doctor(doctor::DoctorArgs),
     Completion(completion::CompletionArgs),
@@ -91,6 +102,8 @@ pub async fn run(args: Args) -> ExitCode {
     let outcome = match args.command {
         Command::Dev(args) => dev::run(args).await,
         Command::Review(args) => review::run(*args).await,
+        Command::Test(args) => test::run(&args),
+        Command::Cel(args) => cel::run(&args),
         Command::Certs(args) => certs::run(*args).await,
         Command::Doctor(args) => doctor::run(&args).await,
         Command::Completion(args) => completion::run(&args),

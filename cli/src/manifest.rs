@@ -2,6 +2,8 @@
 
 use crate::resource::resource;
 use clap::ValueEnum;
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use std::fs::File;
 use std::io::{self, Read as _};
@@ -56,7 +58,8 @@ pub(crate) enum ManifestError {
 }
 
 /// An operation that manifests can be reviewed as.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, ValueEnum)]
+#[serde(rename_all = "UPPERCASE")]
 #[value(rename_all = "UPPER")]
 pub(crate) enum Operation {
     /// The manifest is a new object
@@ -115,16 +118,50 @@ pub(crate) struct Circumstances {
 
 /// Reads a file of YAML documents or JSON; lists are taken apart.
 pub(crate) fn read(path: &Path) -> Result<Vec<Item>, ManifestError> {
+    let input = File::open(path).map_err(|source| ManifestError::Read { path: path.to_owned(), source })?;
+    items(load(path, input)?).map_err(|message| ManifestError::Document { path: path.to_owned(), message })
+}
+
+/// Reads the one document, of whatever shape, of a file; of standard input if it is called `-`.
+pub(crate) fn document(path: &Path) -> Result<Value, ManifestError> {
+    let documents = if path.as_os_str() == "-" {
+        load(Path::new("standard input"), io::stdin().lock())?
+    } else {
+        let input =
+            File::open(path).map_err(|source| ManifestError::Read { path: path.to_owned(), source })?;
+        load(path, input)?
+    };
+    <[Value; 1]>::try_from(documents).map(|[document]| document).map_err(|documents| {
+        let message = format!("one document is needed, and there are {}", documents.len());
+        ManifestError::Document { path: path.to_owned(), message }
+    })
+}
+
+fn load(path: &Path, input: impl io::Read) -> Result<Vec<Value>, ManifestError> {
+    let text = text(path, input)?;
+    parse(&text).map_err(|message| ManifestError::Malformed { path: path.to_owned(), message })
+}
+
+/// Reads the one document of a file as what it is to be, strictly: the errors say line and column.
+pub(crate) fn typed<T: DeserializeOwned + Send>(path: &Path) -> Result<T, ManifestError> {
+    let input = File::open(path).map_err(|source| ManifestError::Read { path: path.to_owned(), source })?;
+    strict(&text(path, input)?).map_err(|message| ManifestError::Document { path: path.to_owned(), message })
+}
+
+/// Reads one YAML document as what it is to be.
+pub(crate) fn strict<T: DeserializeOwned + Send>(text: &str) -> Result<T, String> {
+    on_deep_stack(|| serde_saphyr::from_str_with_options(text, options()).map_err(|error| error.to_string()))
+}
+
+fn text(path: &Path, input: impl io::Read) -> Result<String, ManifestError> {
     let failed = |source| ManifestError::Read { path: path.to_owned(), source };
     let mut bytes = Vec::new();
-    File::open(path).and_then(|file| file.take(MAX_FILE + 1).read_to_end(&mut bytes)).map_err(failed)?;
+    input.take(MAX_FILE + 1).read_to_end(&mut bytes).map_err(failed)?;
     if bytes.len() as u64 > MAX_FILE {
         return Err(ManifestError::TooLarge(path.to_owned()));
     }
     let malformed = |message| ManifestError::Malformed { path: path.to_owned(), message };
-    let text = String::from_utf8(bytes).map_err(|error| malformed(error.to_string()))?;
-    let documents = parse(&text).map_err(malformed)?;
-    items(documents).map_err(|message| ManifestError::Document { path: path.to_owned(), message })
+    String::from_utf8(bytes).map_err(|error| malformed(error.to_string()))
 }
 
 fn parse(text: &str) -> Result<Vec<Value>, String> {
@@ -134,16 +171,22 @@ fn parse(text: &str) -> Result<Vec<Value>, String> {
     {
         return Ok(vec![document]);
     }
-    // On a stack of its own, so that the depth is the only bound.
+    on_deep_stack(|| {
+        serde_saphyr::from_multiple_with_options(text, options()).map_err(|error| error.to_string())
+    })
+}
+
+/// On a stack of its own, so that the depth is the only bound.
+fn on_deep_stack<T: Send>(read: impl FnOnce() -> Result<T, String> + Send) -> Result<T, String> {
     std::thread::scope(|scope| {
-        let reader = std::thread::Builder::new().stack_size(STACK).spawn_scoped(scope, || parse_yaml(text));
+        let reader = std::thread::Builder::new().stack_size(STACK).spawn_scoped(scope, read);
         let reader = reader.map_err(|error| format!("no thread to read it: {error}"))?;
         reader.join().map_err(|_| "the YAML reader panicked".to_owned())?
     })
 }
 
-fn parse_yaml(text: &str) -> Result<Vec<Value>, String> {
-    let options = serde_saphyr::options! {
+fn options() -> serde_saphyr::Options {
+    serde_saphyr::options! {
         budget: serde_saphyr::budget! {
             max_depth: MAX_DEPTH,
             max_nodes: MAX_NODES,
@@ -153,8 +196,7 @@ fn parse_yaml(text: &str) -> Result<Vec<Value>, String> {
         duplicate_keys: serde_saphyr::DuplicateKeyPolicy::Error,
         strict_booleans: true,
         with_snippet: false,
-    };
-    serde_saphyr::from_multiple_with_options(text, options).map_err(|error| error.to_string())
+    }
 }
 
 /// Takes lists apart, of lists too.

@@ -1,8 +1,12 @@
 //! The policies of a directory as a user sees them: which are in force, and what is wrong with the others.
 
+use crate::door::Door;
 use crate::terminal::{self, BAD, NOTICE, STRONG, plain};
+use anstyle::Style;
 use sallyport_backend::PolicySet;
-use sallyport_policy::{MutationSet, Namespaces, PolicyState, ValidationSet};
+use sallyport_policy::{
+    FailurePolicy, MutationSet, Namespaces, Outcome, PolicyState, ResultKind, Review, ValidationSet,
+};
 use sallyport_sources::{Directory, Snapshot};
 use std::path::Path;
 use std::sync::Arc;
@@ -37,6 +41,27 @@ impl Policies {
         &self.snapshot
     }
 
+    /// What is wrong, in the words of [`Policies::report_problems`].
+    pub(crate) fn problems(&self) -> Vec<String> {
+        let mut problems: Vec<String> = self.snapshot.problems.iter().map(ToString::to_string).collect();
+        problems.extend(broken(&self.snapshot, &self.mutations).map(|(_, text)| text));
+        problems.extend(broken(&self.snapshot, &self.validations).map(|(_, text)| text));
+        problems
+    }
+
+    /// Runs those that a front would ask at a door. Beside the outcome: which of them could not be evaluated.
+    pub(crate) fn review(&self, review: &Review<'_>, door: Door) -> (Outcome, Vec<String>) {
+        let policy = if door.tolerates_failure() { FailurePolicy::Ignore } else { FailurePolicy::Fail };
+        let (outcome, statuses) = if door.mutates() {
+            (self.mutations.review(review, policy), self.mutations.policies())
+        } else {
+            (self.validations.review(review, policy), self.validations.policies())
+        };
+        let erred = outcome.results.iter().filter(|result| result.result == ResultKind::Error);
+        let names = erred.filter_map(|result| Some(statuses.get(result.policy)?.name.clone())).collect();
+        (outcome, names)
+    }
+
     /// Says what is in force, and what is wrong.
     pub(crate) fn report(&self) {
         let mut names = in_force(&self.mutations);
@@ -67,15 +92,21 @@ fn in_force<S: PolicySet>(set: &S) -> Vec<String> {
 }
 
 fn report_broken<S: PolicySet>(snapshot: &Snapshot, set: &S) {
+    for (style, text) in broken(snapshot, set) {
+        terminal::say(&format!("{style}problem{style:#}: {}", plain(&text)));
+    }
+}
+
+/// What is wrong with the policies that do not compile.
+fn broken<S: PolicySet>(snapshot: &Snapshot, set: &S) -> impl Iterator<Item = (Style, String)> {
     // Entries and statuses are both in the order of the names.
-    for (policy, entry) in set.policies().iter().zip(S::entries(snapshot)) {
+    set.policies().iter().zip(S::entries(snapshot)).filter_map(|(policy, entry)| {
         let (style, consequence) = match policy.state {
-            PolicyState::Active => continue,
+            PolicyState::Active => return None,
             PolicyState::Stale => (NOTICE, "its last good form stays in force"),
             PolicyState::Broken => (BAD, "requests that it matches fail"),
         };
         let (kind, name) = (S::KIND.as_str(), &policy.name);
-        let text = format!("{}: {kind} {name}: {} ({consequence})", entry.file, policy.message);
-        terminal::say(&format!("{style}problem{style:#}: {}", plain(&text)));
-    }
+        Some((style, format!("{}: {kind} {name}: {} ({consequence})", entry.file, policy.message)))
+    })
 }

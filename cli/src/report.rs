@@ -133,7 +133,8 @@ fn text(output: &mut impl Write, subject: &Subject, before: &Value, outcome: &Ou
         decided(output, decision)?;
     }
     if let Some(after) = &outcome.object {
-        difference(output, &yaml::document(before)?, &yaml::document(after)?)?;
+        let labels = ["received", "changed"];
+        difference(output, "", labels, &yaml::document(before)?, &yaml::document(after)?)?;
     }
     Ok(())
 }
@@ -194,18 +195,25 @@ fn indented(output: &mut impl Write, text: &str) -> io::Result<()> {
     writeln!(output)
 }
 
-fn difference(output: &mut impl Write, before: &str, after: &str) -> io::Result<()> {
+/// Writes the lines in which two texts differ, each after `indent`.
+pub(crate) fn difference(
+    output: &mut impl Write,
+    indent: &str,
+    [old, new]: [&str; 2],
+    before: &str,
+    after: &str,
+) -> io::Result<()> {
     let (before, after) = (plain(before), plain(after));
     let difference = TextDiff::configure().timeout(DIFF_TIME).diff_lines(before.as_ref(), after.as_ref());
-    writeln!(output, "{BAD}--- received{BAD:#}\n{GOOD}+++ changed{GOOD:#}")?;
+    writeln!(output, "{indent}{BAD}--- {old}{BAD:#}\n{indent}{GOOD}+++ {new}{GOOD:#}")?;
     for hunk in difference.unified_diff().context_radius(CONTEXT).iter_hunks() {
-        writeln!(output, "{PLACE}{}{PLACE:#}", hunk.header().to_string().trim_end())?;
+        writeln!(output, "{indent}{PLACE}{}{PLACE:#}", hunk.header().to_string().trim_end())?;
         for change in hunk.iter_changes() {
             let line = change.value().trim_end_matches('\n');
             match change.tag() {
-                ChangeTag::Equal => writeln!(output, " {line}")?,
-                ChangeTag::Delete => writeln!(output, "{BAD}-{line}{BAD:#}")?,
-                ChangeTag::Insert => writeln!(output, "{GOOD}+{line}{GOOD:#}")?,
+                ChangeTag::Equal => writeln!(output, "{indent} {line}")?,
+                ChangeTag::Delete => writeln!(output, "{indent}{BAD}-{line}{BAD:#}")?,
+                ChangeTag::Insert => writeln!(output, "{indent}{GOOD}+{line}{GOOD:#}")?,
             }
         }
     }

@@ -7,9 +7,18 @@ fn every_shell_has_a_script_that_knows_the_commands() {
     {
         let script = run(["completion", shell]).ended(0).stdout;
         assert!(script.contains(sign), "{shell}");
-        for command in
-            ["dev", "review", "certs", "doctor", "unfreeze", "completion", "policy-dir", "kubeconfig"]
-        {
+        for command in [
+            "dev",
+            "review",
+            "cel",
+            "certs",
+            "doctor",
+            "unfreeze",
+            "completion",
+            "policy-dir",
+            "kubeconfig",
+            "params",
+        ] {
             assert!(script.contains(command), "{shell}: {command}");
         }
     }
@@ -25,7 +34,7 @@ fn help_and_version_go_to_standard_output_and_explain_exit_status() {
             assert!(help.contains(text), "{arguments:?}: {text}");
         }
     }
-    for command in ["dev", "certs", "doctor"] {
+    for command in ["dev", "cel", "certs", "doctor"] {
         assert!(run([command, "--help"]).ended(0).stdout.contains("Examples:"), "{command}");
     }
     run([] as [&str; 0]).ended(2);

@@ -1,6 +1,7 @@
 //! The built command, as users and scripts run it; what looks after a cluster, against a real API server.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+mod cel;
 mod certs;
 mod cluster;
 mod completion;
@@ -9,3 +10,4 @@ mod doctor;
 mod process;
 mod review;
 mod rotation;
+mod test;

@@ -11,6 +11,16 @@ fn fixture(path: &str) -> PathBuf {
     recipes().join(path)
 }
 
+/// A directory with a policy that changes pods and one that denies some.
+fn hello_and_deny() -> TempDir {
+    let directory = TempDir::new().unwrap();
+    for recipe in ["hello-file", "deny-env"] {
+        let to = directory.path().join(format!("{recipe}.yaml"));
+        fs::copy(fixture(&format!("{recipe}/policy.yaml")), to).unwrap();
+    }
+    directory
+}
+
 /// Runs a review with policies of the recipes.
 fn review<'a>(recipe: &str, arguments: impl IntoIterator<Item = &'a str>) -> Run {
     let policies = recipes().join(recipe);
@@ -226,8 +236,8 @@ const NO_UID: &str = "{\"apiVersion\":\"admission.k8s.io/v1\",\"kind\":\"Admissi
 
 #[test]
 fn json_lines_are_answered_in_order_and_a_bad_line_costs_only_itself() {
-    let policies = recipes();
-    let arguments = ["review", "--policy-dir", policies.to_str().unwrap(), "-"];
+    let policies = hello_and_deny();
+    let arguments = ["review", "--policy-dir", policies.path().to_str().unwrap(), "-"];
     let mut input = String::new();
     let count = 500;
     for index in 0..count {
@@ -289,7 +299,7 @@ fn json_lines_are_answered_in_order_and_a_bad_line_costs_only_itself() {
 
 #[test]
 fn json_lines_go_through_one_door_if_asked_and_tell_a_denial() {
-    let policies = recipes();
+    let policies = hello_and_deny();
     let line = |env: bool| {
         let mut object = pod("a", &json!({"hello": "true"}));
         if env {
@@ -298,7 +308,7 @@ fn json_lines_go_through_one_door_if_asked_and_tell_a_denial() {
         format!("{}\n", admission("u", &object)).into_bytes()
     };
     let door = |door: &str, env: bool, status: i32| -> Value {
-        let arguments = ["review", "--policy-dir", policies.to_str().unwrap(), "--door", door, "-"];
+        let arguments = ["review", "--policy-dir", policies.path().to_str().unwrap(), "--door", door, "-"];
         serde_json::from_str(&run_with_input(arguments, line(env)).ended(status).stdout).unwrap()
     };
     assert!(door("mutate/fail", true, 0)["response"]["patch"].is_string());
@@ -307,6 +317,6 @@ fn json_lines_go_through_one_door_if_asked_and_tell_a_denial() {
     assert_eq!(door("validate/fail", true, 3)["response"]["allowed"], false);
     assert_eq!(door("validate-ignore", true, 0)["response"]["allowed"], true);
     // No input is no error.
-    let arguments = ["review", "--policy-dir", policies.to_str().unwrap(), "-"];
+    let arguments = ["review", "--policy-dir", policies.path().to_str().unwrap(), "-"];
     assert_eq!(run_with_input(arguments, Vec::new()).ended(0).stdout, "");
 }

@@ -124,6 +124,8 @@ fn shift<'a>(instant: &OffsetDateTime, nanoseconds: i128) -> Outcome<'a> {
     OffsetDateTime::from_unix_timestamp_nanos(instant.unix_timestamp_nanos() + nanoseconds)
         .ok()
         .filter(temporal::in_range)
+        // Beyond the year 9999 there is no offset.
+        .map(|shifted| shifted.checked_to_offset(instant.offset()).unwrap_or(shifted))
         .map(|shifted| Val::Timestamp(Arc::new(shifted)))
         .ok_or(EvalError::Overflow("timestamp"))
 }

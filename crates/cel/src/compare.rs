@@ -175,9 +175,26 @@ pub(crate) fn contains(
     })
 }
 
-/// The order of two values: numbers among themselves, strings, bytes, bools, timestamps, durations. `None` when
-/// one is a NaN; `function` is for the error about other types.
+/// The order of two values: numbers among themselves, strings, bytes, bools, timestamps, durations. Never `None`,
+/// since a NaN is an error, as in Kubernetes; `function` is for the errors.
 pub(crate) fn order<'a>(
+    meter: &Meter,
+    function: &'static str,
+    left: &Val<'a>,
+    right: &Val<'a>,
+) -> Result<Option<Ordering>, EvalError> {
+    if is_nan(left) || is_nan(right) {
+        return Err(EvalError::invalid(function, "NaN values cannot be ordered"));
+    }
+    partial_order(meter, function, left, right)
+}
+
+fn is_nan(value: &Val<'_>) -> bool {
+    matches!(value, Val::Double(number) if number.is_nan())
+}
+
+/// The order of two values, `None` when one is a NaN.
+pub(crate) fn partial_order<'a>(
     meter: &Meter,
     function: &'static str,
     left: &Val<'a>,
@@ -226,19 +243,21 @@ fn numbers(left: &Val<'_>, right: &Val<'_>) -> Result<Option<Ordering>, NotNumbe
     }
     Ok(match (left, right) {
         (Val::Double(left), Val::Double(right)) => left.partial_cmp(right),
-        (Val::Double(left), right) => with_double(integer(right)?, *left).map(Ordering::reverse),
-        (left, Val::Double(right)) => with_double(integer(left)?, *right),
+        (Val::Double(left), right) => left.partial_cmp(&rounded(right)?),
+        (left, Val::Double(right)) => rounded(left)?.partial_cmp(right),
         (left, right) => Some(integer(left)?.cmp(&integer(right)?)),
     })
 }
 
-/// The exact order of a 64-bit integer and a double; `None` for a NaN.
-fn with_double(integer: i128, double: f64) -> Option<Ordering> {
-    if double.is_nan() {
-        return None;
+/// An integer as the nearest double: what cel-go compares with a double, so that integers beyond 2^53 equal one
+/// that is near.
+#[allow(clippy::cast_precision_loss)] // see above
+fn rounded(value: &Val<'_>) -> Result<f64, NotNumbers> {
+    match value {
+        Val::Int(value) => Ok(*value as f64),
+        Val::Uint(value) => Ok(*value as f64),
+        _ => Err(NotNumbers),
     }
-    let whole = truncate(double);
-    Some(integer.cmp(&whole).then_with(|| 0.0_f64.total_cmp(&(double.fract() + 0.0))))
 }
 
 /// The integer part of a double; what does not fit becomes the nearest that does.

@@ -1,5 +1,6 @@
 //! Conversions between types, and the text of values.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use crate::compare::truncate;
@@ -48,6 +49,7 @@ fn int<'a>(_: &Meter, arguments: &[Val<'a>]) -> Outcome<'a> {
         Val::Double(value) => return integer(*value).map(Val::Int).ok_or(INT_RANGE),
         Val::Str(text) => text.parse().ok(),
         Val::Timestamp(instant) => Some(instant.unix_timestamp()),
+        Val::Duration(nanoseconds) => Some(*nanoseconds),
         _ => return Err(EvalError::no_such_overload("int", arguments)),
     };
     converted.map(Val::Int).ok_or_else(|| refused(value, "int"))
@@ -71,6 +73,8 @@ fn uint<'a>(_: &Meter, arguments: &[Val<'a>]) -> Outcome<'a> {
             let whole = if value.is_finite() && *value >= 0.0 { truncate(*value) } else { -1 };
             return u64::try_from(whole).map(Val::Uint).map_err(|_| UINT_RANGE);
         }
+        // Unlike an int's, this text has no sign.
+        Val::Str(text) if text.starts_with('+') => None,
         Val::Str(text) => text.parse().ok(),
         _ => return Err(EvalError::no_such_overload("uint", arguments)),
     };
@@ -84,10 +88,84 @@ fn double<'a>(_: &Meter, arguments: &[Val<'a>]) -> Outcome<'a> {
         Val::Double(value) => Some(*value),
         Val::Int(value) => Some(*value as f64),
         Val::Uint(value) => Some(*value as f64),
-        Val::Str(text) => text.parse().ok(),
+        Val::Str(text) => parse_double(text),
         _ => return Err(EvalError::no_such_overload("double", arguments)),
     };
     converted.map(Val::Double).ok_or_else(|| refused(value, "double"))
+}
+
+/// A double as Go reads it: with underscores between digits, and in hexadecimal with a binary exponent. Text whose
+/// number is too large is refused.
+fn parse_double(text: &str) -> Option<f64> {
+    let (negative, magnitude) = match text.strip_prefix('-') {
+        Some(magnitude) => (true, magnitude),
+        None => (false, text.strip_prefix('+').unwrap_or(text)),
+    };
+    if ["inf", "infinity"].iter().any(|name| magnitude.eq_ignore_ascii_case(name)) {
+        return Some(if negative { f64::NEG_INFINITY } else { f64::INFINITY });
+    }
+    if text.eq_ignore_ascii_case("nan") {
+        return Some(f64::NAN);
+    }
+    let hexadecimal = magnitude.strip_prefix("0x").or_else(|| magnitude.strip_prefix("0X"));
+    let digits = without_underscores(hexadecimal.unwrap_or(magnitude), hexadecimal.is_some())?;
+    let number = match hexadecimal {
+        Some(_) => parse_hexadecimal(&digits)?,
+        None if digits.starts_with(|c: char| c == '.' || c.is_ascii_digit()) => digits.parse().ok()?,
+        None => return None,
+    };
+    number.is_finite().then_some(if negative { -number } else { number })
+}
+
+/// An underscore stands between digits, or after the prefix.
+fn without_underscores(text: &str, prefixed: bool) -> Option<Cow<'_, str>> {
+    if !text.contains('_') {
+        return Some(Cow::Borrowed(text));
+    }
+    let is_digit = |byte: Option<&u8>| byte.is_some_and(u8::is_ascii_hexdigit);
+    let bytes = text.as_bytes();
+    for (index, _) in text.match_indices('_') {
+        let before = match index.checked_sub(1) {
+            Some(before) => is_digit(bytes.get(before)),
+            None => prefixed,
+        };
+        if !before || !is_digit(bytes.get(index + 1)) {
+            return None;
+        }
+    }
+    Some(Cow::Owned(text.replace('_', "")))
+}
+
+/// Hexadecimal digits with a binary exponent, such as `1.8p3`.
+#[allow(clippy::cast_precision_loss)] // rounds to the nearest double
+fn parse_hexadecimal(text: &str) -> Option<f64> {
+    let (digits, exponent) = text.split_once(['p', 'P'])?;
+    let exponent: i32 = exponent.parse().ok()?;
+    let (whole, fraction) = digits.split_once('.').unwrap_or((digits, ""));
+    if whole.is_empty() && fraction.is_empty() {
+        return None;
+    }
+    let (mut mantissa, mut power) = (0_u64, exponent.clamp(-100_000, 100_000));
+    for (index, digit) in whole.chars().chain(fraction.chars()).enumerate() {
+        let digit = u64::from(digit.to_digit(16)?);
+        let is_fraction = index >= whole.len();
+        if mantissa >> 59 == 0 {
+            mantissa = mantissa << 4 | digit;
+            power = power.saturating_sub(if is_fraction { 4 } else { 0 });
+        } else {
+            // Beyond what counts, save that something follows.
+            mantissa |= u64::from(digit != 0);
+            power = power.saturating_add(if is_fraction { 0 } else { 4 });
+        }
+    }
+    let mut number = mantissa as f64;
+    // In steps that neither overflow nor vanish while the result does not.
+    while power != 0 && number != 0.0 && number.is_finite() {
+        let step = power.clamp(-1_000, 1_000);
+        number *= 2_f64.powi(step);
+        power -= step;
+    }
+    Some(number)
 }
 
 fn bool<'a>(_: &Meter, arguments: &[Val<'a>]) -> Outcome<'a> {
@@ -114,7 +192,7 @@ fn string<'a>(meter: &Meter, arguments: &[Val<'a>]) -> Outcome<'a> {
             std::str::from_utf8(bytes).map_err(|_| refused(value, "string"))?.to_owned()
         }
         [Val::Timestamp(instant)] => temporal::timestamp_text(instant)?,
-        [Val::Duration(nanoseconds)] => temporal::duration_text(*nanoseconds),
+        [Val::Duration(nanoseconds)] => temporal::seconds_text(*nanoseconds),
         [Val::Ip(address)] => address.to_string(),
         [Val::Cidr(network)] => network.to_string(),
         _ => return Err(EvalError::no_such_overload("string", arguments)),

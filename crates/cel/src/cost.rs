@@ -5,14 +5,15 @@
 //! other way round, so the figures are the same to the last unit. They leave work out that costs time (what a
 //! comparison finds inside a list, for one), hence the other bounds of the [`meter`](crate::meter).
 //!
-//! A call's price may depend on the overload that the type checker settles on, which `overloads` tells; a call
-//! whose overload only shows at run time costs one.
+//! A call's price may depend on the overload that the check of types settles on; a call whose overload only shows
+//! at run time costs one.
 
 use serde_json::Value as Json;
 
+use crate::check::{Overload, Type};
 use crate::error::EvalError;
 use crate::meter::Meter;
-use crate::overloads::Overload;
+use crate::plan::Operator;
 use crate::value::{Key, Val};
 
 /// What a character that is gone through costs.
@@ -27,8 +28,8 @@ pub(crate) const MAP: u64 = 30;
 pub(crate) const STRUCT: u64 = 40;
 /// A question to the authorizer: two an expression.
 pub(crate) const CHECK: u64 = 350_000;
-/// What a requirement of a selector costs; there may be one in two characters.
-const REQUIREMENT: f64 = (LIST + STRUCT) as f64;
+/// What a requirement of a selector costs, a list in a struct; there may be one in two characters.
+const REQUIREMENT: f64 = 50.0;
 const REQUIREMENTS: f64 = 0.5;
 
 /// How the cost of a call follows from its arguments and its result.
@@ -80,14 +81,34 @@ pub(crate) enum Price {
 }
 
 impl Price {
+    /// The price of an operator.
+    #[allow(clippy::match_same_arms)] // a row a sort of operators
+    pub(crate) fn of_operator(operator: Operator, overload: Option<&Overload>) -> Self {
+        let operands = overload.map(|overload| overload.arguments.as_slice());
+        match (operator, operands) {
+            (Operator::Equal, _) => Self::Equal,
+            (Operator::NotEqual, _) => Self::Shorter,
+            (Operator::Add, Some([Type::String | Type::Bytes, _])) => Self::Concatenation,
+            (
+                Operator::Less | Operator::LessOrEqual | Operator::Greater | Operator::GreaterOrEqual,
+                Some([Type::String | Type::Bytes, _]),
+            ) => Self::Shorter,
+            (Operator::In, Some([_, Type::List(_)])) => Self::Items,
+            _ => Self::Unit,
+        }
+    }
+
     /// The price of a function of the table.
-    pub(crate) fn of(name: &str, member: bool, overload: Option<Overload>) -> Self {
+    #[allow(clippy::match_same_arms)] // rows that can be read
+    pub(crate) fn of(name: &str, member: bool, overload: Option<&Overload>) -> Self {
+        let argument = |index: usize| overload.and_then(|overload| overload.arguments.get(index));
         match name {
             "startsWith" | "endsWith" | "strings.quote" | "format" => Self::Text,
             "url" | "lowerAscii" | "upperAscii" | "substring" | "trim" | "jsonpatch.escapeKey" => Self::Text,
             "cidr" | "isIP" | "isCIDR" | "quantity" | "isQuantity" | "semver" | "isSemver" => Self::Text,
             "ip" if !member => Self::Text,
-            "string" | "bytes" if overload == Some(Overload::Text) => Self::Text,
+            "string" if argument(0) == Some(&Type::Bytes) => Self::Text,
+            "bytes" if argument(0) == Some(&Type::String) => Self::Text,
             "replace" | "split" | "ip.isCanonical" => Self::TextTwice,
             "join" => Self::Result,
             "contains" => Self::Search,
@@ -98,13 +119,13 @@ impl Price {
             "isSorted" | "sum" | "max" | "min" => Self::Traversal { open: false },
             "fieldSelector" | "labelSelector" => Self::Selector,
             "check" => Self::Check,
-            "containsIP" => Self::ContainsAddress { text: overload == Some(Overload::Text) },
-            "containsCIDR" => Self::ContainsNetwork { text: overload == Some(Overload::Text) },
+            "containsIP" => Self::ContainsAddress { text: argument(1) == Some(&Type::String) },
+            "containsCIDR" => Self::ContainsNetwork { text: argument(1) == Some(&Type::String) },
             "validate" => Self::Validate,
             "slice" | "reverse" | "lists.range" => Self::MadeList,
             "flatten" => Self::Flatten,
             "distinct" => Self::SelfComparison,
-            "sort" if overload == Some(Overload::Ordered) => Self::SelfComparison,
+            "sort" if overload.is_some() => Self::SelfComparison,
             "sets.contains" | "sets.intersects" => Self::Sets(1),
             "sets.equivalent" => Self::Sets(2),
             _ => Self::Unit,

@@ -3,11 +3,11 @@
 use std::fmt::Write as _;
 
 use crate::conversions;
-use crate::error::EvalError;
+use crate::error::{EvalError, quoted};
 use crate::functions::{Function, Outcome};
 use crate::meter::Meter;
 use crate::temporal;
-use crate::value::{List, Val};
+use crate::value::{Key, List, Val};
 
 pub(crate) const FUNCTIONS: &[Function] = &[Function::member("format", 2, format)];
 
@@ -16,6 +16,8 @@ const DEFAULT_PRECISION: usize = 6;
 const MAX_PRECISION: usize = 1_000;
 /// Deepest nesting that `%s` writes.
 const MAX_DEPTH: usize = 256;
+/// Why something within a list or a map is refused.
+const NO_FORM: &str = "no formatting function for";
 
 fn format<'a>(meter: &Meter, arguments: &[Val<'a>]) -> Outcome<'a> {
     let mismatch = || EvalError::no_such_overload("format", arguments);
@@ -45,9 +47,6 @@ impl<'a> Formatter<'_, 'a> {
             rest = self.clause(after)?;
         }
         self.push(rest)?;
-        if self.next < self.items.len() {
-            return Err(refuse("too many arguments supplied to string.format"));
-        }
         Ok(())
     }
 
@@ -79,7 +78,7 @@ impl<'a> Formatter<'_, 'a> {
             self.items.get(self.next).ok_or_else(|| refuse(format!("index {} out of range", self.next)))?;
         self.next += 1;
         match verb {
-            's' => self.text(&value, 0)?,
+            's' => self.text(&value)?,
             'd' => self.push(&decimal(&value)?)?,
             'f' => self.push(&fixed(&value, precision)?)?,
             'e' => self.push(&scientific(&value, precision)?)?,
@@ -90,33 +89,61 @@ impl<'a> Formatter<'_, 'a> {
         Ok(characters.as_str())
     }
 
-    fn text(&mut self, value: &Val<'a>, depth: usize) -> Result<(), EvalError> {
+    /// `%s`. Strings, bytes, doubles and times have another form within lists and maps: that of a literal.
+    fn text(&mut self, value: &Val<'a>) -> Result<(), EvalError> {
+        match value {
+            Val::Str(text) => self.push(text),
+            Val::Bytes(bytes) => self.push(utf8(bytes)?),
+            Val::Double(number) => self.push(&conversions::double_text(*number)),
+            Val::Timestamp(instant) => self.push(&temporal::timestamp_text(instant)?),
+            Val::Duration(nanoseconds) => self.push(&temporal::seconds_text(*nanoseconds)),
+            other => {
+                let refusal = "string clause can only be used on strings, bools, bytes, ints, doubles, maps, lists, \
+                               types, durations, and timestamps, was given";
+                self.part(other, 0, refusal)
+            }
+        }
+    }
+
+    fn part(&mut self, value: &Val<'a>, depth: usize, refusal: &str) -> Result<(), EvalError> {
         if depth > MAX_DEPTH {
             return Err(EvalError::TooDeep);
         }
         match value {
-            Val::Str(text) => self.push(text),
-            Val::Double(number) => self.push(&plain_double(*number)),
-            Val::Null | Val::Bool(_) | Val::Int(_) | Val::Uint(_) | Val::Duration(_) => {
-                self.push(&conversions::display(value))
+            Val::Null | Val::Bool(_) | Val::Int(_) | Val::Uint(_) => self.push(&conversions::display(value)),
+            Val::Str(text) => self.push(&quoted(text.as_bytes())),
+            Val::Bytes(bytes) => {
+                let text = quoted(utf8(bytes)?.as_bytes());
+                self.push(&format!("b{text}"))
             }
-            Val::Timestamp(instant) => self.push(&temporal::timestamp_text(instant)?),
-            Val::Bytes(bytes) => self.push(&String::from_utf8_lossy(bytes)),
+            Val::Double(number) if number.is_finite() => self.push(&format!("{number:.DEFAULT_PRECISION$}")),
+            Val::Double(number) => self.push(&format!("\"{}\"", conversions::double_text(*number))),
+            Val::Timestamp(instant) => {
+                let text = temporal::timestamp_text(instant)?;
+                self.push(&format!("timestamp(\"{text}\")"))
+            }
+            Val::Duration(nanoseconds) => {
+                let text = temporal::seconds_text(*nanoseconds);
+                self.push(&format!("duration(\"{text}\")"))
+            }
             Val::Type(name) => self.push(name),
             Val::JsonList(_) | Val::List(_) => self.list(value, depth),
             Val::JsonMap(entries) => {
-                let entries = entries.iter().map(|(key, value)| (key.clone(), Val::from_json(value)));
-                self.map(entries, depth)
+                let entries =
+                    entries.iter().map(|(key, value)| (quoted(key.as_bytes()), Val::from_json(value)));
+                self.map(entries.collect(), depth)
             }
             Val::Map(entries) => {
-                let entries = entries.entries.iter().map(|(key, value)| (key.text(), value.clone()));
-                self.map(entries, depth)
+                let entries = entries.entries.iter().map(|(key, value)| {
+                    let key = match key {
+                        Key::Str(text) => quoted(text.as_bytes()),
+                        other => other.text(),
+                    };
+                    (key, value.clone())
+                });
+                self.map(entries.collect(), depth)
             }
-            other => Err(refuse(format!(
-                "string clause can only be used on strings, bools, bytes, ints, doubles, maps, lists, types, \
-                 durations, and timestamps, was given {}",
-                other.type_name()
-            ))),
+            other => Err(refuse(format!("{refusal} {}", other.type_name()))),
         }
     }
 
@@ -127,25 +154,26 @@ impl<'a> Formatter<'_, 'a> {
                 if index > 0 {
                     self.push(", ")?;
                 }
-                self.text(&item, depth + 1)?;
+                self.part(&item, depth + 1, NO_FORM)?;
             }
         }
         self.push("]")
     }
 
-    fn map(
-        &mut self,
-        entries: impl Iterator<Item = (String, Val<'a>)>,
-        depth: usize,
-    ) -> Result<(), EvalError> {
+    /// Entries are written in the order of their written keys.
+    fn map(&mut self, mut entries: Vec<(String, Val<'a>)>, depth: usize) -> Result<(), EvalError> {
+        for (key, _) in &entries {
+            self.meter.produce(key.len())?;
+        }
+        entries.sort_by(|(left, _), (right, _)| left.cmp(right));
         self.push("{")?;
-        for (index, (key, value)) in entries.enumerate() {
+        for (index, (key, value)) in entries.into_iter().enumerate() {
             if index > 0 {
                 self.push(", ")?;
             }
             self.push(&key)?;
-            self.push(": ")?;
-            self.text(&value, depth + 1)?;
+            self.push(":")?;
+            self.part(&value, depth + 1, NO_FORM)?;
         }
         self.push("}")
     }
@@ -179,49 +207,59 @@ fn decimal(value: &Val<'_>) -> Result<String, EvalError> {
     }
 }
 
-/// The number that `%f` and `%e` write.
-#[allow(clippy::cast_precision_loss)] // as CEL's own conversion to double does
+/// The number that `%f` and `%e` write; three strings stand for numbers.
 fn number(value: &Val<'_>) -> Result<f64, EvalError> {
     match value {
         Val::Double(value) => Ok(*value),
-        Val::Int(value) => Ok(*value as f64),
-        Val::Uint(value) => Ok(*value as f64),
+        Val::Str(text) if **text == *"NaN" => Ok(f64::NAN),
+        Val::Str(text) if **text == *"Infinity" => Ok(f64::INFINITY),
+        Val::Str(text) if **text == *"-Infinity" => Ok(f64::NEG_INFINITY),
         other => Err(refuse(format!(
-            "fixed-point and scientific clauses can only be used on numbers, was given {}",
+            "fixed-point and scientific clauses can only be used on doubles, was given {}",
             other.type_name()
         ))),
     }
 }
 
-fn not_finite(number: f64) -> Option<String> {
+fn not_finite(number: f64) -> Option<&'static str> {
     if number.is_nan() {
-        Some("NaN".to_owned())
+        Some("NaN")
     } else if number.is_infinite() {
-        Some(if number > 0.0 { "Infinity" } else { "-Infinity" }.to_owned())
+        Some(if number > 0.0 { "∞" } else { "-∞" })
     } else {
         None
     }
 }
 
-fn plain_double(number: f64) -> String {
-    not_finite(number).unwrap_or_else(|| number.to_string())
-}
-
+/// As Kubernetes prints it, in English: `1,234.50`.
 fn fixed(value: &Val<'_>, precision: usize) -> Result<String, EvalError> {
     let number = number(value)?;
-    Ok(not_finite(number).unwrap_or_else(|| format!("{number:.precision$}")))
+    if let Some(text) = not_finite(number) {
+        return Ok(text.to_owned());
+    }
+    let written = format!("{:.precision$}", number.abs());
+    let (whole, fraction) = written.split_at(written.find('.').unwrap_or(written.len()));
+    let mut text = if number < 0.0 { "-".to_owned() } else { String::new() };
+    for (index, digit) in whole.chars().enumerate() {
+        if index > 0 && (whole.len() - index).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    Ok(text + fraction)
 }
 
-/// As Kubernetes prints it: `1.234500×10⁰³`.
-fn scientific(value: &Val<'_>, precision: usize) -> Result<String, EvalError> {
+/// As Kubernetes prints it: `1.234500×10⁰³`, with six decimals always, since there the precision is taken for the
+/// least width.
+fn scientific(value: &Val<'_>, width: usize) -> Result<String, EvalError> {
     const RAISED: [char; 10] = ['⁰', '¹', '²', '³', '⁴', '⁵', '⁶', '⁷', '⁸', '⁹'];
     let number = number(value)?;
     if let Some(text) = not_finite(number) {
-        return Ok(text);
+        return Ok(format!("{text:>width$}"));
     }
-    let written = format!("{number:.precision$e}");
+    let written = format!("{:.DEFAULT_PRECISION$e}", number.abs());
     let (digits, exponent) = written.split_once('e').unwrap_or((&written, "0"));
-    let (sign, exponent) = match exponent.strip_prefix('-') {
+    let (exponent_sign, exponent) = match exponent.strip_prefix('-') {
         Some(exponent) => ("⁻", exponent),
         None => ("", exponent),
     };
@@ -229,7 +267,13 @@ fn scientific(value: &Val<'_>, precision: usize) -> Result<String, EvalError> {
         .chars()
         .filter_map(|digit| RAISED.get(digit.to_digit(10)? as usize))
         .collect();
-    Ok(format!("{digits}×10{sign}{raised}"))
+    let sign = if number < 0.0 { "-" } else { "" };
+    let text = format!("{sign}{digits}×10{exponent_sign}{raised}");
+    Ok(format!("{text:>width$}"))
+}
+
+fn utf8(bytes: &[u8]) -> Result<&str, EvalError> {
+    std::str::from_utf8(bytes).map_err(|_| refuse("invalid UTF-8 in bytes, cannot convert to string"))
 }
 
 fn based(value: &Val<'_>, verb: char) -> Result<String, EvalError> {

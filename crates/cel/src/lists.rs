@@ -39,7 +39,22 @@ fn only_list<'a>(name: &'static str, arguments: &[Val<'a>]) -> Result<List<'a>, 
     .ok_or_else(|| EvalError::no_such_overload(name, arguments))
 }
 
-/// The order of two items, an error when they have none.
+/// Whether values of its type have an order.
+fn is_ordered(value: &Val<'_>) -> bool {
+    matches!(
+        value,
+        Val::Bool(_)
+            | Val::Int(_)
+            | Val::Uint(_)
+            | Val::Double(_)
+            | Val::Str(_)
+            | Val::Bytes(_)
+            | Val::Duration(_)
+            | Val::Timestamp(_)
+    )
+}
+
+/// The order of two items, `None` when they have none: a NaN, or values of different types.
 fn order<'a>(
     name: &'static str,
     meter: &Meter,
@@ -47,13 +62,19 @@ fn order<'a>(
     right: &Val<'a>,
 ) -> Result<Option<Ordering>, EvalError> {
     meter.tick(1)?;
-    compare::order(meter, name, left, right)
+    match compare::partial_order(meter, name, left, right) {
+        Err(EvalError::NoSuchOverload { .. }) => Ok(None),
+        other => other,
+    }
 }
 
 fn is_sorted<'a>(meter: &Meter, arguments: &[Val<'a>]) -> Outcome<'a> {
     let items = only_list("isSorted", arguments)?;
     let mut earlier: Option<Val<'a>> = None;
     for item in items.iter() {
+        if !is_ordered(&item) {
+            return Err(EvalError::no_such_overload("isSorted", arguments));
+        }
         if let Some(earlier) = earlier
             && order("isSorted", meter, &earlier, &item)? == Some(Ordering::Greater)
         {
@@ -74,7 +95,11 @@ fn sum<'a>(meter: &Meter, arguments: &[Val<'a>]) -> Outcome<'a> {
         }
         total = Some(match total {
             Some(total) => arithmetic::apply(meter, Operator::Add, total, item)?,
-            None => item,
+            // Kubernetes begins with a zero, which makes a positive one of a negative.
+            None => match item {
+                Val::Double(number) => Val::Double(number + 0.0),
+                item => item,
+            },
         });
     }
     Ok(total.unwrap_or(Val::Int(0)))
@@ -84,6 +109,9 @@ fn extreme<'a>(name: &'static str, wanted: Ordering, meter: &Meter, arguments: &
     let items = only_list(name, arguments)?;
     let mut found: Option<Val<'a>> = None;
     for item in items.iter() {
+        if !is_ordered(&item) {
+            return Err(EvalError::no_such_overload(name, arguments));
+        }
         found = Some(match found {
             Some(found) if order(name, meter, &item, &found)? != Some(wanted) => found,
             _ => item,
@@ -174,16 +202,21 @@ pub(crate) fn sort_pairs<'a>(meter: &Meter, items: Vec<Val<'a>>) -> Outcome<'a> 
     sorted(meter, "sortBy", pairs)
 }
 
-/// Keys must all be of one kind. That is seen to beforehand, and the work paid for, so that the order the sort
+/// Keys must all be of one type. That is seen to beforehand, and the work paid for, so that the order the sort
 /// is given is total and cannot fail.
 fn sorted<'a>(meter: &Meter, name: &'static str, mut pairs: Vec<(Val<'a>, Val<'a>)>) -> Outcome<'a> {
     let rounds = u64::from(usize::BITS - pairs.len().leading_zeros());
     let mut first: Option<&Val<'a>> = None;
+    let mut has_nan = false;
     for (_, key) in &pairs {
         let first = *first.get_or_insert(key);
-        if order(name, meter, first, key)?.is_none() {
-            return Err(EvalError::invalid(name, "NaN has no order"));
+        if !is_ordered(first) {
+            return Err(EvalError::invalid(name, "list elements must be comparable"));
         }
+        if first.type_name() != key.type_name() {
+            return Err(EvalError::invalid(name, "list elements must have the same type"));
+        }
+        has_nan |= matches!(key, Val::Double(number) if number.is_nan());
         let length = match key {
             Val::Str(text) => text.len(),
             Val::Bytes(bytes) => bytes.len(),
@@ -191,8 +224,27 @@ fn sorted<'a>(meter: &Meter, name: &'static str, mut pairs: Vec<(Val<'a>, Val<'a
         };
         meter.tick(rounds.saturating_mul(1 + (length / 64) as u64))?;
     }
-    pairs.sort_by(|(_, left), (_, right)| compare::total(left, right));
+    if has_nan {
+        sort_around_nan(meter, &mut pairs)?;
+    } else {
+        pairs.sort_by(|(_, left), (_, right)| compare::total(left, right));
+    }
     Val::list(pairs.into_iter().map(|(item, _)| item).collect())
+}
+
+/// A NaN is neither before nor after anything, so that nothing moves past it: what Kubernetes' sort makes of short
+/// lists, those of up to twelve items.
+fn sort_around_nan<'a>(meter: &Meter, pairs: &mut [(Val<'a>, Val<'a>)]) -> Result<(), EvalError> {
+    for sorted in 1..pairs.len() {
+        let mut at = sorted;
+        while let Some([(_, left), (_, right)]) = at.checked_sub(1).and_then(|before| pairs.get(before..=at))
+            && order("sort", meter, right, left)? == Some(Ordering::Less)
+        {
+            pairs.swap(at - 1, at);
+            at -= 1;
+        }
+    }
+    Ok(())
 }
 
 fn distinct<'a>(meter: &Meter, arguments: &[Val<'a>]) -> Outcome<'a> {

@@ -28,7 +28,7 @@ pub(crate) struct Machine<'e, 'a> {
     first_local: usize,
     depth: usize,
     deferred: Vec<Deferred>,
-    /// What deferred costs have come to.
+    /// What deferred costs of locals that are still there have come to.
     deferred_cost: u64,
 }
 
@@ -164,17 +164,13 @@ impl<'e, 'a> Machine<'e, 'a> {
 
     fn select(&mut self, operand: &Node, field: &str) -> Outcome<'a> {
         let value = self.evaluate(operand)?;
-        match &value {
-            Val::Optional(optional) => {
-                let found = optionals::select(optional.as_deref(), field)?;
-                self.charge_found(&found)?;
-                Ok(found)
-            }
-            _ => {
-                self.charge(UNIT)?;
-                compare::field(&value, field).ok_or_else(|| EvalError::no_such_key(field))
-            }
+        if let Val::Optional(optional) = &value {
+            let found = optionals::select(optional.as_deref(), field)?;
+            self.charge_found(&found)?;
+            return Ok(found);
         }
+        self.charge(UNIT)?;
+        compare::field(&value, field).ok_or_else(|| EvalError::no_such_key(field))
     }
 
     /// A step of an optional chain costs only when it leads somewhere.
@@ -455,10 +451,14 @@ impl<'e, 'a> Machine<'e, 'a> {
             other => return Err(EvalError::no_such_overload(name, &[other])),
         };
         let length = self.locals.len();
-        self.deferred.push(Deferred { local: length, cost: again.saturating_add(UNIT) });
+        let cost = again.saturating_add(UNIT);
+        self.deferred.push(Deferred { local: length, cost });
         self.locals.push(optional.value.clone());
         let result = self.evaluate(body);
         self.locals.truncate(length);
+        if self.deferred.iter().all(|deferred| deferred.local < length) {
+            self.deferred_cost = self.deferred_cost.saturating_sub(cost);
+        }
         self.deferred.retain(|deferred| deferred.local < length);
         if !flat {
             self.charge(UNIT)?;

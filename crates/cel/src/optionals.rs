@@ -4,6 +4,7 @@ use crate::compare;
 use crate::error::EvalError;
 use crate::functions::{Function, Outcome};
 use crate::meter::Meter;
+use crate::temporal;
 use crate::value::{Key, OptionalVal, Val};
 
 pub(crate) const FUNCTIONS: &[Function] = &[
@@ -49,17 +50,23 @@ fn unwrap<'a>(name: &'static str, meter: &Meter, arguments: &[Val<'a>]) -> Outco
     Val::list(found)
 }
 
-/// A field of an optional: empty when the optional is, or when it has no such field.
+/// A field of an optional: empty when the optional is, or when it has no such field. Lists are asked for an index.
 pub(crate) fn select<'a>(optional: Option<&OptionalVal<'a>>, field: &str) -> Outcome<'a> {
+    if let Some(OptionalVal { value, .. }) = optional
+        && value.as_list().is_some()
+    {
+        return Err(EvalError::no_such_overload("_._", std::slice::from_ref(value)));
+    }
     match optional.and_then(|optional| compare::field(&optional.value, field)) {
         Some(found) => Val::optional(found),
         None => Ok(Val::Optional(None)),
     }
 }
 
-/// What a value has at an index or under a key, as an optional.
+/// What a value has at an index or under a key, as an optional. What is neither list nor map has nothing.
 pub(crate) fn at<'a>(value: &Val<'a>, key: &Val<'a>) -> Outcome<'a> {
-    match find(value, key)? {
+    let holds = value.as_list().is_some() || matches!(value, Val::JsonMap(_) | Val::Map(_));
+    match if holds { find(value, key)? } else { None } {
         Some(found) => Val::optional(found),
         None => Ok(Val::Optional(None)),
     }
@@ -84,20 +91,20 @@ pub(crate) fn find<'a>(value: &Val<'a>, key: &Val<'a>) -> Result<Option<Val<'a>>
 
 fn is_zero(value: &Val<'_>) -> bool {
     match value {
-        Val::Null | Val::Optional(None) => true,
+        Val::Null => true,
         Val::Bool(value) => !value,
         Val::Int(value) | Val::Duration(value) => *value == 0,
         Val::Uint(value) => *value == 0,
         Val::Double(value) => *value == 0.0,
         Val::Str(text) => text.is_empty(),
         Val::Bytes(bytes) => bytes.is_empty(),
-        Val::Timestamp(instant) => instant.unix_timestamp_nanos() == 0,
+        Val::Timestamp(instant) => temporal::is_zero(instant),
         Val::JsonList(items) => items.is_empty(),
         Val::List(items) => items.items.is_empty(),
         Val::JsonMap(entries) => entries.is_empty(),
         Val::Map(entries) => entries.entries.is_empty(),
         Val::Struct(made) => made.fields.is_empty(),
-        Val::Optional(Some(_))
+        Val::Optional(_)
         | Val::Type(_)
         | Val::Quantity(_)
         | Val::Version(_)

@@ -57,6 +57,20 @@ const NANO: i64 = -9;
 pub(crate) struct Quantity {
     number: Decimal,
     form: Form,
+    notation: Notation,
+    /// The text it was read from, where Kubernetes keeps that as the usual form.
+    written: Option<Arc<str>>,
+}
+
+/// How the number is written again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Notation {
+    /// With a suffix such as `m` or `k`.
+    Decimal,
+    /// With an exponent.
+    Exponent,
+    /// With a suffix such as `Ki`.
+    Binary,
 }
 
 /// How Kubernetes holds the number.
@@ -69,9 +83,42 @@ enum Form {
 }
 
 impl Quantity {
-    fn of_integer(value: i64, scale: i64) -> Self {
+    fn of_integer(value: i64, scale: i64, notation: Notation) -> Self {
         let digits = value.unsigned_abs().to_string().bytes().map(|digit| digit - b'0').collect();
-        Self { number: Decimal::new(value < 0, digits, scale), form: Form::Integer { value, scale } }
+        let number = Decimal::new(value < 0, digits, scale);
+        Self { number, form: Form::Integer { value, scale }, notation, written: None }
+    }
+
+    /// The text in Kubernetes' usual form, or as it was written where Kubernetes keeps that.
+    pub(crate) fn text(&self) -> String {
+        if let Some(written) = &self.written {
+            return written.to_string();
+        }
+        if self.number.digits.is_empty() {
+            return "0".to_owned();
+        }
+        match self.notation {
+            Notation::Binary if self.number.exponent >= 0 && self.number.is_thousands() => {
+                let (number, power) = self.number.powers_of_1024();
+                number.integer_text() + BINARY_SUFFIXES.get(power).unwrap_or(&"")
+            }
+            notation => {
+                let zeros = self.number.exponent.rem_euclid(3);
+                let exponent = self.number.exponent - zeros;
+                let number = Decimal { exponent: zeros, ..self.number.clone() }.integer_text();
+                match notation {
+                    Notation::Exponent if exponent != 0 => format!("{number}e{exponent}"),
+                    Notation::Exponent => number,
+                    // Beyond the suffixes Kubernetes writes none, wrong as that is.
+                    _ => number + decimal_suffix(exponent),
+                }
+            }
+        }
+    }
+
+    /// The notation of a sum with another quantity: that of the first which is not zero.
+    fn notation_with(&self, other: &Self) -> Notation {
+        if self.number.digits.is_empty() { other.notation } else { self.notation }
     }
 
     pub(crate) fn compare(&self, other: &Self) -> Ordering {
@@ -122,11 +169,12 @@ impl Quantity {
             },
             form @ Form::Decimal { .. } => form,
         };
-        Self { number, form }
+        Self { number, form, notation: self.notation, written: None }
     }
 
     /// The sum; an error when it has too many digits.
     fn plus(&self, other: &Self) -> Result<Self, EvalError> {
+        let notation = self.notation_with(other);
         if let (Form::Integer { value, scale }, Form::Integer { value: added, scale: finer }) =
             (self.form, other.form)
         {
@@ -140,11 +188,12 @@ impl Quantity {
                 }
             };
             if let Some((value, scale)) = sum {
-                return Ok(Self::of_integer(value, scale));
+                return Ok(Self::of_integer(value, scale, notation));
             }
         }
         let number = self.number.plus(&other.number).ok_or(EvalError::Overflow("quantity"))?;
-        Ok(Self { number, form: Form::Decimal { decimals: self.decimals().max(other.decimals()) } })
+        let form = Form::Decimal { decimals: self.decimals().max(other.decimals()) };
+        Ok(Self { number, form, notation, written: None })
     }
 }
 
@@ -255,6 +304,41 @@ impl Decimal {
         Some(Self::new(greater.negative, digits, bottom))
     }
 
+    /// Whether a whole number is far enough from zero to be written in powers of 1,024.
+    fn is_thousands(&self) -> bool {
+        let least = Self { negative: false, digits: vec![1, 0, 2, 4], exponent: 0 };
+        self.compare_magnitude(&least).is_ge()
+    }
+
+    /// A whole number divided by 1,024 as often as nothing remains, and how often that was.
+    fn powers_of_1024(&self) -> (Self, usize) {
+        let (mut number, mut power) = (self.clone(), 0);
+        loop {
+            let mut remainder = 0_u32;
+            let mut quotient: Vec<u8> = number.reversed_from(0).collect();
+            for digit in quotient.iter_mut().rev() {
+                remainder = remainder * 10 + u32::from(*digit);
+                // The remainder before was less than 1,024, so this is a digit.
+                *digit = (remainder / 1_024 % 10) as u8;
+                remainder %= 1_024;
+            }
+            if remainder != 0 || power == BINARY_SUFFIXES.len() {
+                return (number, power);
+            }
+            quotient.reverse();
+            number = Self::new(number.negative, quotient, 0);
+            power += 1;
+        }
+    }
+
+    /// A whole number with all its digits.
+    fn integer_text(&self) -> String {
+        let zeros = usize::try_from(self.exponent).unwrap_or(0);
+        let digits = self.digits.iter().map(|digit| char::from(b'0' + digit));
+        let sign = self.negative.then_some('-');
+        sign.into_iter().chain(digits).chain(std::iter::repeat_n('0', zeros)).collect()
+    }
+
     /// Times so many powers of 1,024.
     fn binary(mut self, times: u32) -> Self {
         for _ in 0..times {
@@ -305,13 +389,18 @@ fn parse(text: &str) -> Result<Quantity, &'static str> {
         None => ("", rest),
     };
     check_suffix(suffix)?;
-    let scale = scale(suffix).ok_or(BAD_SUFFIX)?;
+    let (scale, notation) = scale(suffix).ok_or(BAD_SUFFIX)?;
     let digits: Vec<u8> = whole.bytes().chain(fraction.bytes()).map(|digit| digit - b'0').collect();
     // A missing whole part counts as one digit.
     let length = whole.len().max(1) + fraction.len();
     let decimals = i64::try_from(fraction.len()).unwrap_or(i64::MAX);
-    if let Some(quantity) = easy(negative, &digits, length, decimals, scale) {
-        return Ok(quantity);
+    if let Some((value, exponent)) = easy(negative, &digits, length, decimals, scale) {
+        let usual = match scale {
+            Scale::Binary(power) => (value >> power) & 7 != 0,
+            Scale::Decimal(_) => exponent % 3 == 0 && !whole.is_empty() && !digits.ends_with(&[0, 0, 0]),
+        };
+        let written = usual.then(|| text.into());
+        return Ok(Quantity { written, ..Quantity::of_integer(value, exponent, notation) });
     }
     let number = match scale {
         Scale::Decimal(exponent) => Decimal::new(negative, digits, exponent - decimals),
@@ -319,12 +408,13 @@ fn parse(text: &str) -> Result<Quantity, &'static str> {
     };
     let number = number.rounded_up().ok_or("the quantity is too long")?;
     // Only quantities with a binary suffix have a greatest.
-    let most = Quantity::of_integer(i64::MAX, 0).number;
-    if matches!(scale, Scale::Binary(_)) && number.compare_magnitude(&most).is_gt() {
-        let number = Decimal { negative, ..most };
-        return Ok(Quantity { number, form: Form::Decimal { decimals: 0 } });
-    }
-    Ok(Quantity { number, form: Form::Decimal { decimals: -NANO } })
+    let most = Quantity::of_integer(i64::MAX, 0, notation).number;
+    let (number, decimals) = if notation == Notation::Binary && number.compare_magnitude(&most).is_gt() {
+        (Decimal { negative, ..most }, 0)
+    } else {
+        (number, -NANO)
+    };
+    Ok(Quantity { number, form: Form::Decimal { decimals }, notation, written: None })
 }
 
 fn leading_digits(text: &str) -> (&str, &str) {
@@ -338,8 +428,8 @@ fn check_suffix(suffix: &str) -> Result<(), &'static str> {
     if rest.bytes().all(|byte| byte.is_ascii_digit()) { Ok(()) } else { Err(MALFORMED) }
 }
 
-/// The quantity as an integer, where Kubernetes takes that way.
-fn easy(negative: bool, digits: &[u8], length: usize, decimals: i64, scale: Scale) -> Option<Quantity> {
+/// The quantity as an integer and a power of ten, where Kubernetes takes that way.
+fn easy(negative: bool, digits: &[u8], length: usize, decimals: i64, scale: Scale) -> Option<(i64, i64)> {
     let (factor, exponent, room) = match scale {
         Scale::Decimal(exponent) => (1, exponent, INTEGER_DIGITS),
         Scale::Binary(_) if decimals > 0 => return None,
@@ -356,7 +446,7 @@ fn easy(negative: bool, digits: &[u8], length: usize, decimals: i64, scale: Scal
         .iter()
         .try_fold(0_i64, |value, digit| value.checked_mul(10)?.checked_add(i64::from(*digit)))?;
     let value = value.checked_mul(factor)?;
-    Some(Quantity::of_integer(if negative { -value } else { value }, exponent))
+    Some((if negative { -value } else { value }, exponent))
 }
 
 /// What a suffix multiplies by.
@@ -368,31 +458,29 @@ enum Scale {
     Binary(u32),
 }
 
-fn scale(suffix: &str) -> Option<Scale> {
-    Some(match suffix {
-        "" => Scale::Decimal(0),
-        "n" => Scale::Decimal(-9),
-        "u" => Scale::Decimal(-6),
-        "m" => Scale::Decimal(-3),
-        "k" => Scale::Decimal(3),
-        "M" => Scale::Decimal(6),
-        "G" => Scale::Decimal(9),
-        "T" => Scale::Decimal(12),
-        "P" => Scale::Decimal(15),
-        "E" => Scale::Decimal(18),
-        "Ki" => Scale::Binary(10),
-        "Mi" => Scale::Binary(20),
-        "Gi" => Scale::Binary(30),
-        "Ti" => Scale::Binary(40),
-        "Pi" => Scale::Binary(50),
-        "Ei" => Scale::Binary(60),
-        _ => {
-            let exponent: i64 = suffix.strip_prefix(['e', 'E'])?.parse().ok()?;
-            // Kubernetes keeps the lower 32 bits.
-            #[allow(clippy::cast_possible_truncation)]
-            Scale::Decimal(i64::from(exponent as i32))
-        }
-    })
+/// Suffixes of powers of 1,024.
+const BINARY_SUFFIXES: [&str; 7] = ["", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei"];
+/// Suffixes of powers of 1,000, and the power of ten of each.
+const DECIMAL_SUFFIXES: [(&str, i64); 10] =
+    [("", 0), ("n", -9), ("u", -6), ("m", -3), ("k", 3), ("M", 6), ("G", 9), ("T", 12), ("P", 15), ("E", 18)];
+
+fn decimal_suffix(exponent: i64) -> &'static str {
+    let known = DECIMAL_SUFFIXES.iter().find(|(_, power)| *power == exponent);
+    known.map_or("", |(suffix, _)| suffix)
+}
+
+fn scale(suffix: &str) -> Option<(Scale, Notation)> {
+    if let Some((_, exponent)) = DECIMAL_SUFFIXES.iter().find(|(known, _)| *known == suffix) {
+        return Some((Scale::Decimal(*exponent), Notation::Decimal));
+    }
+    if let Some(power) = BINARY_SUFFIXES.iter().position(|known| *known == suffix) {
+        return Some((Scale::Binary(u32::try_from(power).ok()? * 10), Notation::Binary));
+    }
+    let exponent: i64 = suffix.strip_prefix(['e', 'E'])?.parse().ok()?;
+    // Kubernetes keeps the lower 32 bits.
+    #[allow(clippy::cast_possible_truncation)]
+    let exponent = exponent as i32;
+    Some((Scale::Decimal(exponent.into()), Notation::Exponent))
 }
 
 fn only<'v>(name: &'static str, arguments: &'v [Val<'_>]) -> Result<&'v Quantity, EvalError> {
@@ -406,7 +494,7 @@ fn only<'v>(name: &'static str, arguments: &'v [Val<'_>]) -> Result<&'v Quantity
 fn combine<'a>(name: &'static str, subtract: bool, meter: &Meter, arguments: &[Val<'a>]) -> Outcome<'a> {
     let (left, right) = match arguments {
         [Val::Quantity(left), Val::Quantity(right)] => (left, Quantity::clone(right)),
-        [Val::Quantity(left), Val::Int(right)] => (left, Quantity::of_integer(*right, 0)),
+        [Val::Quantity(left), Val::Int(right)] => (left, Quantity::of_integer(*right, 0, Notation::Exponent)),
         _ => return Err(EvalError::no_such_overload(name, arguments)),
     };
     meter.produce(left.number.digits.len() + right.number.digits.len() + MAX_DIGITS / 64)?;

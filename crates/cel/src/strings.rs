@@ -95,7 +95,7 @@ fn index_of<'a>(name: &'static str, backwards: bool, meter: &Meter, arguments: &
     let found = if backwards {
         // The last that begins at the bound or before.
         let end = bound.map_or(text.len(), |bound| bound.saturating_add(part.len()).min(text.len()));
-        let end = (end..=text.len()).find(|end| text.is_char_boundary(*end)).unwrap_or(text.len());
+        let end = (0..=end).rfind(|end| text.is_char_boundary(*end)).unwrap_or(0);
         let searched = text.get(..end).unwrap_or_default();
         searched.rfind(&**part).filter(|offset| bound.is_none_or(|bound| *offset <= bound))
     } else {

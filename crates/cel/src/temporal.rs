@@ -1,10 +1,12 @@
 //! Timestamps and durations. Timestamps lie in the years 1 to 9999 and durations within 292 years, both to the
-//! nanosecond. Time zones are `UTC` and fixed offsets (`-07:00`).
+//! nanosecond. A timestamp keeps the offset it was written with, which only its text shows. Time zones are `UTC`
+//! and fixed offsets (`-07:00`).
 
+use std::fmt::Write as _;
+use std::str::FromStr;
 use std::sync::Arc;
 
-use time::format_description::well_known::Rfc3339;
-use time::{OffsetDateTime, UtcOffset};
+use time::{Date, Duration, Month, OffsetDateTime, Time, UtcOffset};
 
 use crate::error::EvalError;
 use crate::functions::{Function, Outcome};
@@ -45,9 +47,18 @@ const HOUR: i64 = 60 * MINUTE;
 /// Longest text of a duration or a timestamp that is looked at.
 const MAX_TEXT_BYTES: usize = 128;
 
+/// The seconds of the years 1 and 9999, in UTC.
+const FIRST_SECOND: i64 = -62_135_596_800;
+const LAST_SECOND: i64 = 253_402_300_799;
+
+/// Whether it is what Go takes for no time: the beginning of the year 1.
+pub(crate) fn is_zero(instant: &OffsetDateTime) -> bool {
+    instant.unix_timestamp() == FIRST_SECOND && instant.nanosecond() == 0
+}
+
 /// Whether a timestamp is one of CEL's.
 pub(crate) fn in_range(instant: &OffsetDateTime) -> bool {
-    (1..=9999).contains(&instant.year())
+    (FIRST_SECOND..=LAST_SECOND).contains(&instant.unix_timestamp())
 }
 
 fn duration<'a>(_: &Meter, arguments: &[Val<'a>]) -> Outcome<'a> {
@@ -65,18 +76,68 @@ fn timestamp<'a>(_: &Meter, arguments: &[Val<'a>]) -> Outcome<'a> {
     let instant = match arguments {
         [value @ Val::Timestamp(_)] => return Ok(value.clone()),
         [Val::Int(seconds)] => OffsetDateTime::from_unix_timestamp(*seconds).ok(),
-        [Val::Str(text)] if text.len() <= MAX_TEXT_BYTES => OffsetDateTime::parse(text, &Rfc3339).ok(),
+        [Val::Str(text)] if text.len() <= MAX_TEXT_BYTES => parse_timestamp(text),
         [Val::Str(_)] => None,
         _ => return Err(EvalError::no_such_overload("timestamp", arguments)),
     };
-    instant
-        .and_then(|instant| instant.checked_to_offset(UtcOffset::UTC))
-        .filter(in_range)
-        .map(|instant| Val::Timestamp(Arc::new(instant)))
-        .ok_or_else(|| {
-            let value = arguments.first().map(crate::conversions::display).unwrap_or_default();
-            EvalError::conversion(arguments.first().map_or("", Val::type_name), TYPE, &value)
-        })
+    instant.filter(in_range).map(|instant| Val::Timestamp(Arc::new(instant))).ok_or_else(|| {
+        let value = arguments.first().map(crate::conversions::display).unwrap_or_default();
+        EvalError::conversion(arguments.first().map_or("", Val::type_name), TYPE, &value)
+    })
+}
+
+/// RFC 3339 as Go reads it: the hour may have one digit, decimals may follow a comma, and more than nine of them are
+/// cut off; letters must be capital, and an offset may be of 24 hours or have 60 minutes.
+fn parse_timestamp(text: &str) -> Option<OffsetDateTime> {
+    let mut rest = text;
+    let year: i32 = digits(&mut rest, 4)?;
+    let month: u8 = literal(&mut rest, '-').and_then(|()| digits(&mut rest, 2))?;
+    let day: u8 = literal(&mut rest, '-').and_then(|()| digits(&mut rest, 2))?;
+    literal(&mut rest, 'T')?;
+    let hour: u8 = digits(&mut rest, 2).or_else(|| digits(&mut rest, 1))?;
+    let minute: u8 = literal(&mut rest, ':').and_then(|()| digits(&mut rest, 2))?;
+    let second: u8 = literal(&mut rest, ':').and_then(|()| digits(&mut rest, 2))?;
+    let mut nanosecond = 0;
+    if let Some(fraction) = rest.strip_prefix(['.', ',']) {
+        let end = fraction.find(|c: char| !c.is_ascii_digit()).unwrap_or(fraction.len());
+        let (decimals, after) = fraction.split_at(end);
+        if decimals.is_empty() {
+            return None;
+        }
+        let decimals = decimals.get(..9).unwrap_or(decimals);
+        nanosecond = format!("{decimals:0<9}").parse().ok()?;
+        rest = after;
+    }
+    let offset = if rest == "Z" {
+        UtcOffset::UTC
+    } else {
+        let sign = if rest.starts_with('-') { -1 } else { 1 };
+        rest = rest.strip_prefix(['+', '-'])?;
+        let hours: i32 = digits(&mut rest, 2)?;
+        let minutes: i32 = literal(&mut rest, ':').and_then(|()| digits(&mut rest, 2))?;
+        if !rest.is_empty() || hours > 24 || minutes > 60 {
+            return None;
+        }
+        UtcOffset::from_whole_seconds(sign * (hours * 3_600 + minutes * 60)).ok()?
+    };
+    let date = Date::from_calendar_date(year, Month::try_from(month).ok()?, day).ok()?;
+    let time = Time::from_hms_nano(hour, minute, second, nanosecond).ok()?;
+    Some(date.with_time(time).assume_offset(offset))
+}
+
+/// Takes so many digits off the beginning.
+fn digits<T: FromStr>(rest: &mut &str, count: usize) -> Option<T> {
+    let (number, after) = rest.split_at_checked(count)?;
+    if !number.bytes().all(|byte| byte.is_ascii_digit()) {
+        return None;
+    }
+    *rest = after;
+    number.parse().ok()
+}
+
+fn literal(rest: &mut &str, expected: char) -> Option<()> {
+    *rest = rest.strip_prefix(expected)?;
+    Some(())
 }
 
 /// Go's form: an optional sign and numbers with units, such as `1h30m` or `-1.5s`.
@@ -141,24 +202,54 @@ pub(crate) fn duration_text(nanoseconds: i64) -> String {
     format!("{sign}{seconds}.{}s", fraction.trim_end_matches('0'))
 }
 
-/// RFC 3339 in UTC, with as many decimals as needed.
-pub(crate) fn timestamp_text(instant: &OffsetDateTime) -> Result<String, EvalError> {
-    instant.format(&Rfc3339).map_err(|_| EvalError::Overflow("timestamp"))
+/// Seconds as CEL writes them: through a double, so that long durations lose their last decimals.
+#[allow(clippy::cast_precision_loss)] // as Kubernetes does
+pub(crate) fn seconds_text(nanoseconds: i64) -> String {
+    let seconds = (nanoseconds / SECOND) as f64 + (nanoseconds % SECOND) as f64 / 1e9;
+    format!("{seconds}s")
 }
+
+/// RFC 3339 with the offset that the timestamp was written with and as many decimals as needed.
+pub(crate) fn timestamp_text(instant: &OffsetDateTime) -> Result<String, EvalError> {
+    let (date, time, offset) = (instant.date(), instant.time(), instant.offset().whole_minutes());
+    let mut text = format!("{:04}-{:02}-{:02}", date.year(), u8::from(date.month()), date.day());
+    let mut write = || {
+        write!(text, "T{:02}:{:02}:{:02}", time.hour(), time.minute(), time.second())?;
+        if time.nanosecond() > 0 {
+            text.push('.');
+            text.push_str(format!("{:09}", time.nanosecond()).trim_end_matches('0'));
+        }
+        if offset == 0 {
+            text.push('Z');
+            return Ok(());
+        }
+        let (sign, minutes) = (if offset < 0 { '-' } else { '+' }, offset.unsigned_abs());
+        write!(text, "{sign}{:02}:{:02}", minutes / 60, minutes % 60)
+    };
+    match write() {
+        Ok(()) => Ok(text),
+        Err(std::fmt::Error) => Err(EvalError::Overflow("timestamp")),
+    }
+}
+
+/// After 400 years the calendar repeats. Dates are looked at so much earlier, as the last ones can be in the year
+/// 10,000 of a zone.
+const CYCLE: Duration = Duration::days(146_097);
+const CYCLE_YEARS: i64 = 400;
 
 fn get<'a>(name: &'static str, arguments: &[Val<'a>]) -> Outcome<'a> {
     let instant = match arguments {
         [Val::Duration(nanoseconds)] => return of_duration(name, *nanoseconds, arguments),
-        [Val::Timestamp(instant)] => **instant,
-        [Val::Timestamp(instant), Val::Str(zone)] => {
-            zone_offset(zone).and_then(|offset| instant.checked_to_offset(offset)).ok_or_else(|| {
+        [Val::Timestamp(instant)] => instant.to_offset(UtcOffset::UTC) - CYCLE,
+        [Val::Timestamp(instant), Val::Str(zone)] => zone_offset(zone)
+            .and_then(|offset| (instant.to_offset(UtcOffset::UTC) - CYCLE).checked_add(offset))
+            .ok_or_else(|| {
                 EvalError::invalid(name, format!("unknown time zone {}", crate::error::shorten(zone)))
-            })?
-        }
+            })?,
         _ => return Err(EvalError::no_such_overload(name, arguments)),
     };
     Ok(Val::Int(match name {
-        "getFullYear" => i64::from(instant.year()),
+        "getFullYear" => i64::from(instant.year()) + CYCLE_YEARS,
         "getMonth" => i64::from(u8::from(instant.month())) - 1,
         "getDate" => i64::from(instant.day()),
         "getDayOfMonth" => i64::from(instant.day()) - 1,
@@ -171,33 +262,26 @@ fn get<'a>(name: &'static str, arguments: &[Val<'a>]) -> Outcome<'a> {
     }))
 }
 
-/// The whole of a duration in a unit; only milliseconds are those within the second.
+/// The whole of a duration in a unit.
 fn of_duration<'a>(name: &'static str, nanoseconds: i64, arguments: &[Val<'a>]) -> Outcome<'a> {
     Ok(Val::Int(match name {
         "getHours" => nanoseconds / HOUR,
         "getMinutes" => nanoseconds / MINUTE,
         "getSeconds" => nanoseconds / SECOND,
-        "getMilliseconds" => nanoseconds % SECOND / MILLISECOND,
+        "getMilliseconds" => nanoseconds / MILLISECOND,
         _ => return Err(EvalError::no_such_overload(name, arguments)),
     }))
 }
 
-/// `UTC`, or `[+-]HH:MM`.
-fn zone_offset(zone: &str) -> Option<UtcOffset> {
-    if matches!(zone, "" | "UTC" | "Z") {
-        return Some(UtcOffset::UTC);
+/// What a zone adds to UTC. `Local` is the process's own: UTC, as in the API server's container. An offset is two
+/// numbers around a colon, each as it likes.
+fn zone_offset(zone: &str) -> Option<Duration> {
+    if matches!(zone, "" | "UTC" | "Local") {
+        return Some(Duration::ZERO);
     }
-    let (sign, rest) = match zone.strip_prefix('-') {
-        Some(rest) => (-1, rest),
-        None => (1, zone.strip_prefix('+').unwrap_or(zone)),
-    };
-    let (hours, minutes) = rest.split_once(':')?;
-    let number = |text: &str| -> Option<i8> {
-        if text.len() == 2 && text.bytes().all(|byte| byte.is_ascii_digit()) {
-            text.parse().ok()
-        } else {
-            None
-        }
-    };
-    UtcOffset::from_hms(sign * number(hours)?, sign * number(minutes)?, 0).ok()
+    let (hours, minutes) = zone.split_once(':')?;
+    let (hours, minutes): (i64, i64) = (hours.parse().ok()?, minutes.parse().ok()?);
+    let minutes = if zone.starts_with('-') { minutes.checked_neg()? } else { minutes };
+    let seconds = hours.checked_mul(60)?.checked_add(minutes)?.checked_mul(60)?;
+    Some(Duration::seconds(seconds))
 }

@@ -103,6 +103,60 @@ impl<'a> Value<'a> {
         Some((0..items.len()).map_while(move |index| items.get(index).map(Value)))
     }
 
+    /// The value of a `double`.
+    pub fn as_double(&self) -> Option<f64> {
+        match self.0 {
+            Val::Double(value) => Some(value),
+            _ => None,
+        }
+    }
+
+    /// The entries of a `map` in the order of its keys, or the fields of a struct as they were written.
+    pub fn as_map(&self) -> Option<Vec<(Value<'a>, Value<'a>)>> {
+        Some(match &self.0 {
+            Val::JsonMap(map) => {
+                map.iter().map(|(key, value)| (Value::str(key), Value::from(value))).collect()
+            }
+            Val::Map(map) => {
+                map.entries.iter().map(|(key, value)| (Value(key.to_value()), Value(value.clone()))).collect()
+            }
+            Val::Struct(made) => {
+                let fields = made.fields.iter();
+                fields.map(|(name, value)| (Value::string(Arc::clone(name)), Value(value.clone()))).collect()
+            }
+            _ => return None,
+        })
+    }
+
+    /// What an optional holds, if it is one: `Some(None)` for `optional.none()`.
+    pub fn as_optional(&self) -> Option<Option<Value<'a>>> {
+        match &self.0 {
+            Val::Optional(optional) => Some(optional.as_ref().map(|optional| Value(optional.value.clone()))),
+            _ => None,
+        }
+    }
+
+    /// The name of a type, if the value is one, as that of `type(1)`.
+    pub fn as_type(&self) -> Option<&str> {
+        match &self.0 {
+            Val::Type(name) => Some(name),
+            _ => None,
+        }
+    }
+
+    /// The text of a value of Kubernetes' libraries: quantities, URLs, addresses, networks, versions.
+    pub fn to_text(&self) -> Option<String> {
+        match &self.0 {
+            Val::Quantity(quantity) => Some(quantity.text()),
+            Val::Url(url) => Some(url.text.clone()),
+            Val::Ip(address) => Some(address.to_string()),
+            Val::Cidr(network) => Some(network.to_string()),
+            Val::Version(version) => Some(version.text.clone()),
+            Val::Format(format) => Some(format.name.to_owned()),
+            _ => None,
+        }
+    }
+
     /// Whether it is `null`.
     pub fn is_null(&self) -> bool {
         matches!(self.0, Val::Null)

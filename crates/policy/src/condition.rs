@@ -1,27 +1,29 @@
 //! matchConditions.
 
 use sallyport_api::MatchCondition;
+use sallyport_cel::{Scope, Type};
 
 use crate::error::{DefinitionError, PolicyError};
-use crate::expression::{Expression, Inputs, Uses, base_scope};
+use crate::expression::{Expression, Inputs, Uses, condition_scope};
 
 /// The matchConditions of one policy.
 #[derive(Clone, Debug)]
 pub(crate) struct Conditions {
     conditions: Vec<Expression>,
+    scope: Scope,
 }
 
 impl Conditions {
     pub(crate) fn compile(conditions: &[MatchCondition], uses: &mut Uses) -> Result<Self, DefinitionError> {
-        let scope = base_scope();
+        let scope = condition_scope();
         let conditions = conditions
             .iter()
             .map(|condition| {
                 let what = format!("matchConditions[{:?}]", condition.name);
-                Expression::compile(what, &condition.expression, &scope, uses)
+                Expression::compile_as(&[Type::Bool], what, &condition.expression, &scope, uses)
             })
             .collect::<Result<_, _>>()?;
-        Ok(Self { conditions })
+        Ok(Self { conditions, scope })
     }
 
     /// Whether all are true. One that is false beats those that err, wherever it stands.
@@ -29,7 +31,7 @@ impl Conditions {
         if self.conditions.is_empty() {
             return Ok(true);
         }
-        let activation = inputs.activate(&base_scope());
+        let activation = inputs.activate(&self.scope);
         let mut errors = Vec::new();
         for condition in &self.conditions {
             inputs.check_time()?;

@@ -7,14 +7,14 @@ use sallyport_api::{
     FailurePolicy, MatchConstraints, Mutation, MutationPolicy, MutationPolicySpec, OperationType, PatchType,
     ReinvocationPolicy,
 };
-use sallyport_cel::{Activation, Scope};
+use sallyport_cel::{Activation, Scope, Type};
 use serde_json::{Map, Value};
 
 use crate::condition::Conditions;
 use crate::diff::{MAX_PATCH_BYTES, diff};
 use crate::documents::Documents;
 use crate::error::{DefinitionError, PolicyError};
-use crate::expression::{Expression, Inputs, Loop, Uses, scope_with};
+use crate::expression::{Expression, Inputs, Loop, Purpose, Uses, scope_with};
 use crate::matcher::Matcher;
 use crate::measure::{MAX_BYTES, Measure};
 use crate::merge::merge;
@@ -109,7 +109,7 @@ impl Definition for CompiledMutations {
         }
         let mut uses = Uses::default();
         let conditions = Conditions::compile(&spec.match_conditions, &mut uses)?;
-        let scope = scope_with(&spec.variables, &mut uses)?;
+        let scope = scope_with(&spec.variables, Purpose::Mutation, &mut uses)?;
         let schemas: Vec<&'static Schema> = matcher
             .rules
             .iter()
@@ -153,7 +153,8 @@ impl CompiledMutation {
             }
             (Some(patch), None, None) => {
                 let what = format!("{field}.jsonPatch.expression");
-                Action::Patch(Expression::compile(what, &patch.expression, &scope, uses)?)
+                let wanted = [Type::list(Type::json_patch())];
+                Action::Patch(Expression::compile_as(&wanted, what, &patch.expression, &scope, uses)?)
             }
             (None, Some(overlay), None) => {
                 let at = format!("{field}.overlay");

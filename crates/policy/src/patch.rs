@@ -1,5 +1,8 @@
 //! JSON patches that expressions make.
 
+#[cfg(test)]
+mod corpus;
+
 use json_patch::{PatchErrorKind, PatchOperation};
 use serde_json::Value;
 

@@ -7,13 +7,13 @@ use sallyport_api::{
     AuditAnnotation, FailurePolicy, MatchConstraints, OperationType, Reason, Validation, ValidationAction,
     ValidationPolicy, ValidationPolicySpec,
 };
-use sallyport_cel::{Activation, Scope};
+use sallyport_cel::{Activation, Scope, Type};
 
 use crate::annotation;
 use crate::condition::Conditions;
 use crate::documents::Documents;
 use crate::error::{DefinitionError, PolicyError};
-use crate::expression::{Expression, Inputs, Loop, Uses, scope_with};
+use crate::expression::{Expression, Inputs, Loop, Purpose, Uses, scope_with};
 use crate::matcher::Matcher;
 use crate::namespaces::Namespaces;
 use crate::outcome::{
@@ -139,7 +139,7 @@ impl Definition for CompiledValidations {
         }
         let mut uses = Uses::default();
         let conditions = Conditions::compile(&spec.match_conditions, &mut uses)?;
-        let scope = scope_with(&spec.variables, &mut uses)?;
+        let scope = scope_with(&spec.variables, Purpose::Validation, &mut uses)?;
         let validations = spec
             .validations
             .iter()
@@ -172,7 +172,8 @@ fn annotations(
             return Err(DefinitionError::field(format!("{field}.key"), problem));
         }
         let what = format!("{field}.valueExpression");
-        let expression = Expression::compile(what, &annotation.value_expression, scope, uses)?;
+        let wanted = [Type::String, Type::Null];
+        let expression = Expression::compile_as(&wanted, what, &annotation.value_expression, scope, uses)?;
         compiled.push((annotation.key.clone(), expression));
     }
     Ok(compiled)
@@ -195,12 +196,14 @@ impl CompiledValidation {
             let problem = format!("{code} is not between 400 and 599");
             return Err(DefinitionError::field(format!("{field}.code"), problem));
         }
-        let expression =
-            Expression::compile(format!("{field}.expression"), &validation.expression, scope, uses)?;
+        let what = format!("{field}.expression");
+        let expression = Expression::compile_as(&[Type::Bool], what, &validation.expression, scope, uses)?;
         let mut optional = |name: &str, source: &Option<String>| {
             let source = source.as_ref().filter(|source| !source.trim().is_empty());
             source
-                .map(|source| Expression::compile(format!("{field}.{name}"), source, scope, uses))
+                .map(|source| {
+                    Expression::compile_as(&[Type::String], format!("{field}.{name}"), source, scope, uses)
+                })
                 .transpose()
         };
         let message_expression = optional("messageExpression", &validation.message_expression)?;

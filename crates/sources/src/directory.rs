@@ -11,17 +11,19 @@ use crate::document::{self, Object};
 use crate::snapshot::{Entry, Named, PolicyId, PolicyKind, Problem, Scope, Snapshot};
 
 /// Largest file, in bytes: what a `ConfigMap` can hold.
-const MAX_FILE: u64 = 1 << 20;
+pub(crate) const MAX_FILE: u64 = 1 << 20;
 /// Most files.
-const MAX_FILES: usize = 4096;
+pub(crate) const MAX_FILES: usize = 4096;
 /// Most bytes of all files together.
-const MAX_TOTAL: usize = 64 << 20;
+pub(crate) const MAX_TOTAL: usize = 64 << 20;
 /// Most documents of one file.
 const MAX_DOCUMENTS: usize = 1024;
 /// Deepest sub-directory that is read; the directory itself is level 0.
 const MAX_LEVEL: usize = 4;
 /// Sub-directories of this name hold the inputs of tests, not policies.
 const FIXTURES: &str = "fixtures";
+/// Files of these names say what policies are expected to do, and hold none.
+const SUITES: [&str; 2] = ["suite.yaml", "suite.yml"];
 
 /// Why a directory cannot be read at all.
 #[derive(Debug, thiserror::Error)]
@@ -42,16 +44,17 @@ pub enum SourceError {
 /// A directory of policies.
 ///
 /// Files ending in `.yaml`, `.yml` or `.json` are read, in sub-directories
-/// too; hidden names and sub-directories called `fixtures` are not.
+/// too; hidden names, `suite.yaml` and sub-directories called `fixtures` are not.
 #[derive(Clone, Debug)]
 pub struct Directory {
     root: PathBuf,
 }
 
 /// The bytes of the files, before anybody looks into them.
+#[derive(Clone, Default)]
 pub(crate) struct Contents {
-    files: Vec<(Arc<str>, Vec<u8>)>,
-    problems: Vec<Problem>,
+    pub(crate) files: Vec<(Arc<str>, Vec<u8>)>,
+    pub(crate) problems: Vec<Problem>,
     pub(crate) digest: [u8; 32],
 }
 
@@ -207,7 +210,7 @@ fn keep<T: Named + Clone>(
     }
 }
 
-fn whole(file: Arc<str>, scope: Scope, message: String) -> Problem {
+pub(crate) fn whole(file: Arc<str>, scope: Scope, message: String) -> Problem {
     Problem { file, document: 0, position: None, scope, message }
 }
 
@@ -236,7 +239,7 @@ impl Listing {
         for path in entries {
             // A name that is not UTF-8 cannot be told apart in messages; nobody names a policy file so.
             let Some(name) = path.file_name().and_then(|name| name.to_str()) else { continue };
-            if name.starts_with('.') {
+            if name.starts_with('.') || SUITES.contains(&name) {
                 continue;
             }
             let relative = format!("{prefix}{name}");
@@ -269,7 +272,7 @@ impl Listing {
     }
 }
 
-fn read_file(path: &Path, limit: u64) -> Result<Vec<u8>, String> {
+pub(crate) fn read_file(path: &Path, limit: u64) -> Result<Vec<u8>, String> {
     let failed = |error: std::io::Error| format!("failed to read the file: {error}");
     let file = std::fs::File::open(path).map_err(failed)?;
     // A pipe or a device would block or never end.

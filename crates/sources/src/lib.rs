@@ -12,11 +12,13 @@
 
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
 
+mod collection;
 mod directory;
 mod document;
 mod snapshot;
 mod watch;
 
+pub use collection::Collection;
 pub use directory::{Directory, SourceError};
 pub use snapshot::{Entry, PolicyId, PolicyKind, Problem, Scope, Snapshot};
 pub use watch::watch;

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
-use sallyport_sources::{Directory, PolicyKind, Scope, Snapshot, SourceError, watch};
+use sallyport_sources::{Collection, Directory, PolicyKind, Scope, Snapshot, SourceError, watch};
 use tempfile::TempDir;
 
 fn mutation(name: &str, label: &str) -> String {
@@ -40,6 +40,29 @@ fn load(directory: &TempDir, previous: Option<&Snapshot>) -> Snapshot {
 }
 
 #[test]
+fn files_directories_and_texts_are_read_as_one() {
+    let directory = TempDir::new().unwrap();
+    let root = directory.path();
+    fs::create_dir_all(root.join("more/deep")).unwrap();
+    fs::write(root.join("a.yaml"), mutation("a", "1")).unwrap();
+    fs::write(root.join("unnamed"), mutation("b", "1")).unwrap();
+    fs::write(root.join("more/deep/c.yaml"), mutation("c", "1")).unwrap();
+    fs::write(root.join("more/broken.yaml"), "a: [").unwrap();
+    let mut collection = Collection::default();
+    for name in ["a.yaml", "unnamed", "more/", "none.yaml"] {
+        collection.add(name, &root.join(name)).unwrap();
+    }
+    collection.add_text("text", mutation("d", "1").into_bytes());
+    collection.add_text("again", mutation("d", "2").into_bytes());
+    let snapshot = collection.load();
+    let files: Vec<_> = snapshot.mutations.iter().map(|entry| &*entry.file).collect();
+    assert_eq!(files, ["a.yaml", "unnamed", "more/deep/c.yaml", "text"]);
+    let mut problems: Vec<_> = snapshot.problems.iter().map(|problem| &*problem.file).collect();
+    problems.sort_unstable();
+    assert_eq!(problems, ["again", "more/broken.yaml", "none.yaml"]);
+}
+
+#[test]
 fn policies_and_namespaces_are_found_by_kind_wherever_they_are() {
     let directory = TempDir::new().unwrap();
     let root = directory.path();
@@ -60,6 +83,7 @@ fn policies_and_namespaces_are_found_by_kind_wherever_they_are() {
             "metadata": {"name": "j"}, "spec": {"matchConstraints": {}}}"#,
     )
     .unwrap();
+    fs::write(root.join("recipe/suite.yaml"), "cases: []\n").unwrap();
     for unread in ["recipe/fixtures/x.yaml", ".git/x.yaml", "..2026_01_01/x.yaml", ".x.yaml", "x.txt"] {
         fs::write(root.join(unread), mutation("unread", "1")).unwrap();
     }

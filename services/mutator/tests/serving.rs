@@ -168,8 +168,8 @@ impl Running {
     }
 }
 
-fn recipes() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../policies")
+fn recipe(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../policies").join(name)
 }
 
 fn review(object: &Value) -> ReviewRequest {
@@ -205,7 +205,7 @@ fn operations(patch: &[u8]) -> Vec<Value> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_mutator_patches_and_a_validator_denies() {
-    let mutator = mutator(&recipes(), |_| {}).await;
+    let mutator = mutator(&recipe("sidecar-nginx"), |_| {}).await;
     let answer = mutator.mutator().await.mutate(review(&pod())).await.unwrap().into_inner();
     assert!(answer.allowed);
     let paths: Vec<_> =
@@ -215,7 +215,7 @@ async fn a_mutator_patches_and_a_validator_denies() {
         "{paths:?}"
     );
 
-    let validator = validator(&recipes()).await;
+    let validator = validator(&recipe("deny-env")).await;
     let mut client = ValidatorClient::new(validator.channel().await);
     let answer = client.validate(review(&pod())).await.unwrap().into_inner();
     let status = answer.status.unwrap();
@@ -240,7 +240,7 @@ async fn a_mutator_patches_and_a_validator_denies() {
 /// Design §6: a backend accepts only the front's name, and only from its own trust bundle.
 #[tokio::test(flavor = "multi_thread")]
 async fn only_the_front_is_let_in() {
-    let running = mutator(&recipes(), |_| {}).await;
+    let running = mutator(&recipe("sidecar-nginx"), |_| {}).await;
     let stranger = running.trust.issue("stranger");
     // Has the front's name, and trusts the backend; but another authority signed it.
     let elsewhere = Trust::new();
@@ -263,7 +263,7 @@ async fn only_the_front_is_let_in() {
 /// G-01: 7 MiB pass every limit of the default configuration; what is larger than a message may be is refused.
 #[tokio::test(flavor = "multi_thread")]
 async fn large_reviews_are_answered_and_larger_ones_refused() {
-    let running = mutator(&recipes(), |_| {}).await;
+    let running = mutator(&recipe("sidecar-nginx"), |_| {}).await;
     let mut client = running.mutator().await;
     let mut large = pod();
     large["metadata"]["annotations"]["padding"] = json!("x".repeat(7 << 20));
@@ -278,7 +278,7 @@ async fn large_reviews_are_answered_and_larger_ones_refused() {
 /// G-03: more bytes than the budget has are turned away as UNAVAILABLE and come back.
 #[tokio::test(flavor = "multi_thread")]
 async fn bytes_in_flight_are_bounded() {
-    let running = mutator(&recipes(), |config| config.max_in_flight_bytes = 100 << 10).await;
+    let running = mutator(&recipe("sidecar-nginx"), |config| config.max_in_flight_bytes = 100 << 10).await;
     let mut client = running.mutator().await;
     let mut large = pod();
     large["metadata"]["annotations"]["padding"] = json!("x".repeat(300 << 10));
@@ -297,7 +297,7 @@ async fn bytes_in_flight_are_bounded() {
 /// G-02: a call that comes too late is not decided. tonic's own timer says CANCELLED where it is first.
 #[tokio::test(flavor = "multi_thread")]
 async fn late_and_malformed_reviews_are_not_decided() {
-    let running = mutator(&recipes(), |_| {}).await;
+    let running = mutator(&recipe("sidecar-nginx"), |_| {}).await;
     let mut client = running.mutator().await;
     let mut late = Request::new(review(&pod()));
     late.metadata_mut().insert("grpc-timeout", "1n".parse().unwrap());
@@ -378,7 +378,7 @@ async fn policies_are_replaced_while_serving() {
 /// Design §2: backends go on serving after SIGTERM until no front can still know them, then end.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_draining_backend_serves_and_then_ends() {
-    let mut running = mutator(&recipes(), |config| config.drain = Duration::from_secs(2)).await;
+    let mut running = mutator(&recipe("sidecar-nginx"), |config| config.drain = Duration::from_secs(2)).await;
     let mut client = running.mutator().await;
     running.shutdown.trigger();
     assert!(client.mutate(review(&pod())).await.is_ok(), "on an open connection");
@@ -399,7 +399,7 @@ type Change = Box<dyn Fn(&mut Config)>;
 #[tokio::test]
 async fn a_backend_that_cannot_start_says_why() {
     let trust = Trust::new();
-    let policies = recipes();
+    let policies = recipe("sidecar-nginx");
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let taken = taken.local_addr().map(|address| (taken, address)).unwrap();
     let rows: [(&str, Change); 5] = [

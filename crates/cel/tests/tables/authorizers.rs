@@ -8,10 +8,9 @@ use sallyport_cel::{
 };
 use serde_json::{Value as Json, json};
 
-const REQUEST_RESOURCE: &str = "authorizer.requestResource";
-
 fn evaluate(source: &str, authorizer: &dyn Authorizer) -> Result<(Json, u64), String> {
-    let scope = Scope::new(&["authorizer", REQUEST_RESOURCE]);
+    let mut scope = Scope::default();
+    scope.declare_authorizer();
     let program = Program::compile(source, &scope).map_err(|error| error.to_string())?;
     let user = Arc::new(User { name: "alice".to_owned(), ..User::default() });
     let resource = Resource {
@@ -22,7 +21,7 @@ fn evaluate(source: &str, authorizer: &dyn Authorizer) -> Result<(Json, u64), St
     };
     let mut activation = Activation::new(&scope, Limits::default());
     activation.bind("authorizer", Value::authorizer(authorizer, Arc::clone(&user)));
-    activation.bind(REQUEST_RESOURCE, Value::resource_authorizer(authorizer, user, resource));
+    activation.bind("authorizer.requestResource", Value::resource_authorizer(authorizer, user, resource));
     let value = program.evaluate(&activation).and_then(|value| value.to_json());
     value.map(|value| (value, activation.cost())).map_err(|error| error.to_string())
 }
@@ -117,7 +116,8 @@ fn questions_that_cannot_be_asked_are_errors() {
             "Invalid service account namespace",
         ),
         ("authorizer == authorizer", "no such overload"),
-        ("authorizer.group('').check('get').allowed()", "no such overload"),
+        ("dyn(authorizer.group('')).check('get').allowed()", "no such overload"),
+        ("authorizer.group('').check('get').allowed()", "found no matching overload for 'check'"),
     ];
     for (source, message) in rows {
         let error = evaluate(source, &AuthorizerTable::default()).unwrap_err();

@@ -49,6 +49,7 @@ fn costs_are_those_of_the_api_server() {
         ("object.metadata.?labels.optMap(l, l.app)", 11),
         ("object.metadata.?labels.optMap(l, 1)", 5),
         ("object.metadata.?nope.optMap(l, 1)", 4),
+        ("optional.of(1u).optMap(v, v).optMap(w, w)", 16),
         ("object.metadata.?labels.optFlatMap(l, l.?app)", 10),
         // Loops.
         ("[1,2,3].map(x, x)", 40),

@@ -3,6 +3,7 @@
 
 mod authorizers;
 mod bounds;
+mod check;
 mod costs;
 mod kubernetes;
 mod language;

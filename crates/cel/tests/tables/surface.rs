@@ -2,7 +2,7 @@
 
 use std::thread;
 
-use sallyport_cel::{Activation, CompileError, EvalError, Limits, Program, Scope, Value};
+use sallyport_cel::{Activation, EvalError, Limits, Program, Scope, Value};
 use serde_json::json;
 
 #[test]
@@ -119,7 +119,34 @@ fn a_program_of_another_scope_is_an_error_not_a_panic() {
 #[test]
 fn compile_errors_show_their_place_first() {
     let error = Program::compile("1 +\n nothing", &Scope::default()).unwrap_err();
-    let message = "undeclared reference to 'nothing'".to_owned();
-    assert_eq!(error, CompileError { line: 2, column: 2, message });
-    assert_eq!(error.to_string(), "2:2: undeclared reference to 'nothing'");
+    assert_eq!((error.line, error.column), (2, 2));
+    assert_eq!(error.to_string(), "2:2: undeclared reference to 'nothing' (in container '')");
+}
+
+#[test]
+fn values_can_be_taken_apart() {
+    let object = json!({"b": 1, "a": [2.5]});
+    let scope = Scope::new(&["object"]);
+    let mut activation = Activation::new(&scope, Limits::default());
+    activation.bind("object", Value::from(&object));
+    let value = |source: &str| Program::compile(source, &scope).unwrap().evaluate(&activation).unwrap();
+    for (source, names) in
+        [("object", ["a", "b"]), ("{'b': 1, 'a': 2}", ["a", "b"]), ("Object{y: 1, x: object}", ["y", "x"])]
+    {
+        let entries = value(source).as_map().unwrap();
+        let found: Vec<_> = entries.iter().map(|(name, _)| name.as_str().unwrap()).collect();
+        assert_eq!(found, names, "{source}");
+    }
+    let keys: Vec<_> = value("{2: 'b', 1u: 'a'}").as_map().unwrap().into_iter().map(|(key, _)| key).collect();
+    assert_eq!(keys, [Value::int(1), Value::int(2)]);
+
+    assert_eq!(value("object.a[0]").as_double(), Some(2.5));
+    assert_eq!(value("optional.none()").as_optional(), Some(None));
+    assert_eq!(value("optional.of(1)").as_optional(), Some(Some(Value::int(1))));
+    assert_eq!(value("type(object)").as_type(), Some("map"));
+    assert_eq!(value("quantity('0.5Ki')").to_text().as_deref(), Some("512"));
+
+    let one = Value::int(1);
+    assert!(one.as_map().is_none() && one.as_optional().is_none() && one.to_text().is_none());
+    assert_eq!((one.as_double(), one.as_type()), (None, None));
 }

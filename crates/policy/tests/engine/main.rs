@@ -6,6 +6,6 @@ mod fixtures;
 mod idempotence;
 mod matching;
 mod mutations;
-mod recipes;
+mod pod_security;
 mod safety;
 mod validations;

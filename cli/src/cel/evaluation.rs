@@ -1,0 +1,421 @@
+//! One expression and what it is evaluated over, to an answer.
+//!
+//! Programs are kept, since those who ask often ask the same of many objects. What is kept is bounded.
+
+use super::encoding;
+use sallyport_cel::{Activation, CompileError, EvalError, Limits, Program, Scope, Value};
+use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::Value as Json;
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+/// What every expression may use.
+const VARIABLES: [&str; 4] = ["object", "oldObject", "request", "namespaceObject"];
+const PARAMS: &str = "params";
+/// Most named expressions of one question.
+const MAX_DEFINITIONS: usize = 1000;
+/// Most source text whose programs are kept, in bytes.
+const MAX_KEPT: usize = 4 << 20;
+/// What a kept program counts besides its source.
+const PROGRAM_BYTES: usize = 256;
+
+/// An expression, and the names that it may use.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Source {
+    pub(crate) expression: String,
+    /// In order; each sees those before it.
+    pub(crate) variables: Vec<Definition>,
+    /// Whether `params` is declared.
+    pub(crate) has_params: bool,
+}
+
+impl Source {
+    fn bytes(&self) -> usize {
+        let variables = self.variables.iter();
+        let variables = variables.map(|one| PROGRAM_BYTES + one.name.len() + one.expression.len());
+        PROGRAM_BYTES + self.expression.len() + variables.sum::<usize>()
+    }
+}
+
+/// A named expression: `variables.NAME`.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Definition {
+    pub(crate) name: String,
+    pub(crate) expression: String,
+}
+
+/// What an expression is evaluated over. What is not given is null; `params` is not declared then.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields, rename_all = "camelCase")]
+pub(crate) struct Vars {
+    pub(crate) object: Json,
+    pub(crate) old_object: Json,
+    pub(crate) request: Json,
+    pub(crate) namespace_object: Json,
+    #[serde(deserialize_with = "given")]
+    pub(crate) params: Option<Json>,
+    /// Taken, so that questions need not be changed, although the engine has none.
+    #[serde(rename = "authorizer")]
+    _authorizer: serde::de::IgnoredAny,
+}
+
+/// A null that is given is a null, not an absence.
+fn given<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Json>, D::Error> {
+    Json::deserialize(deserializer).map(Some)
+}
+
+/// The type that a result must have.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+pub(crate) enum Returns {
+    #[default]
+    #[serde(rename = "any")]
+    Any,
+    #[serde(rename = "bool")]
+    Bool,
+    #[serde(rename = "string")]
+    String,
+    #[serde(rename = "string|null")]
+    StringOrNull,
+    Object,
+    /// A list of them.
+    #[serde(rename = "JSONPatch")]
+    JsonPatch,
+}
+
+impl Returns {
+    /// Whether only mutations have such a type.
+    pub(crate) fn is_mutation(self) -> bool {
+        matches!(self, Self::Object | Self::JsonPatch)
+    }
+
+    fn description(self) -> &'static str {
+        match self {
+            Self::Any => "any value",
+            Self::Bool => "bool",
+            Self::String => "string",
+            Self::StringOrNull => "string or null",
+            Self::Object => "Object",
+            Self::JsonPatch => "a list of JSONPatch",
+        }
+    }
+
+    fn takes(self, value: &Value<'_>) -> bool {
+        match self {
+            Self::Any => true,
+            Self::Bool => value.as_bool().is_some(),
+            Self::String => value.as_str().is_some(),
+            Self::StringOrNull => value.is_null() || value.as_str().is_some(),
+            Self::Object => value.type_name() == "Object",
+            Self::JsonPatch => value
+                .as_list()
+                .is_some_and(|mut items| items.all(|operation| operation.type_name() == "JSONPatch")),
+        }
+    }
+}
+
+/// The value of an expression, encoded.
+#[derive(Debug, PartialEq)]
+pub(crate) struct Answer {
+    pub(crate) value: Json,
+    pub(crate) type_name: String,
+}
+
+/// Why there is no value.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum Failure {
+    /// The expression does not compile.
+    #[error("{0}")]
+    Expression(CompileError),
+    /// A named expression does not compile.
+    #[error("variables.{name}: {error}")]
+    Variable { index: usize, name: String, error: CompileError },
+    /// The question itself cannot be.
+    #[error("{0}")]
+    Question(String),
+    /// The value is of another type. It is `known` before evaluation when the expression uses no variable.
+    #[error("must evaluate to {expected}, not {found}")]
+    Type { expected: &'static str, found: String, known: bool },
+    /// The evaluation failed.
+    #[error("{0}")]
+    Evaluation(#[from] EvalError),
+}
+
+/// What a failure is, for machines.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Kind {
+    /// Found before anything was evaluated.
+    Compile,
+    Runtime,
+    /// A limit of the evaluation was reached: steps, size or depth.
+    Cost,
+}
+
+impl Failure {
+    pub(crate) fn kind(&self) -> Kind {
+        match self {
+            Self::Expression(_)
+            | Self::Variable { .. }
+            | Self::Question(_)
+            | Self::Type { known: true, .. } => Kind::Compile,
+            Self::Evaluation(error) if error.is_limit() => Kind::Cost,
+            Self::Type { .. } | Self::Evaluation(_) => Kind::Runtime,
+        }
+    }
+}
+
+/// Evaluates expressions, and keeps their programs.
+#[derive(Debug, Default)]
+pub(crate) struct Evaluator {
+    programs: HashMap<Source, Kept>,
+    kept: usize,
+}
+
+type Kept = Arc<Result<Compiled, Failure>>;
+
+#[derive(Debug)]
+struct Compiled {
+    scope: Scope,
+    program: Program,
+    /// It uses no variable, so its result is always the same.
+    constant: bool,
+}
+
+impl Evaluator {
+    pub(crate) fn evaluate(
+        &mut self,
+        source: Source,
+        returns: Returns,
+        vars: &Vars,
+    ) -> Result<Answer, Failure> {
+        let compiled = self.compiled(source);
+        let compiled = match &*compiled {
+            Ok(compiled) => compiled,
+            Err(failure) => return Err(failure.clone()),
+        };
+        let mut activation = Activation::new(&compiled.scope, Limits::default());
+        let values = [&vars.object, &vars.old_object, &vars.request, &vars.namespace_object];
+        for (name, value) in VARIABLES.into_iter().zip(values) {
+            activation.bind(name, Value::from(value));
+        }
+        if let Some(params) = &vars.params {
+            activation.bind(PARAMS, Value::from(params));
+        }
+        let value = compiled.program.evaluate(&activation)?;
+        if !returns.takes(&value) {
+            let (expected, found) = (returns.description(), value.type_name().to_owned());
+            return Err(Failure::Type { expected, found, known: compiled.constant });
+        }
+        Ok(Answer { value: encoding::encode(&value)?, type_name: value.type_name().to_owned() })
+    }
+
+    fn compiled(&mut self, source: Source) -> Kept {
+        if let Some(kept) = self.programs.get(&source) {
+            return Arc::clone(kept);
+        }
+        let compiled = Arc::new(compile(&source));
+        let bytes = source.bytes();
+        if bytes <= MAX_KEPT {
+            if self.kept + bytes > MAX_KEPT {
+                self.programs.clear();
+                self.kept = 0;
+            }
+            self.kept += bytes;
+            self.programs.insert(source, Arc::clone(&compiled));
+        }
+        compiled
+    }
+}
+
+fn compile(source: &Source) -> Result<Compiled, Failure> {
+    let mut scope = Scope::new(&VARIABLES);
+    if source.has_params {
+        scope.variable(PARAMS);
+    }
+    if source.variables.len() > MAX_DEFINITIONS {
+        return Err(Failure::Question(format!("there are more than {MAX_DEFINITIONS} variables")));
+    }
+    let mut names = HashSet::new();
+    for (index, Definition { name, expression }) in source.variables.iter().enumerate() {
+        if !is_identifier(name) {
+            return Err(Failure::Question(format!("variables[{index}].name is not an identifier of CEL")));
+        }
+        if !names.insert(name) {
+            return Err(Failure::Question(format!("variables.{name} is defined twice")));
+        }
+        let program = Program::compile(expression, &scope).map_err(|error| Failure::Variable {
+            index,
+            name: name.clone(),
+            error,
+        })?;
+        scope.define(name, program);
+    }
+    let program = Program::compile(&source.expression, &scope).map_err(Failure::Expression)?;
+    let constant = !VARIABLES.iter().chain([&PARAMS]).any(|variable| program.uses(variable));
+    Ok(Compiled { scope, program, constant })
+}
+
+fn is_identifier(name: &str) -> bool {
+    name.starts_with(|first: char| first.is_ascii_alphabetic() || first == '_')
+        && name.chars().all(|other| other.is_ascii_alphanumeric() || other == '_')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Definition, Evaluator, Kind, MAX_KEPT, Returns, Source, Vars};
+    use serde_json::{Value as Json, json};
+
+    fn source(expression: &str) -> Source {
+        Source { expression: expression.to_owned(), variables: Vec::new(), has_params: false }
+    }
+
+    fn vars() -> Vars {
+        Vars { object: json!({"a": 1, "text": "t", "list": []}), ..Vars::default() }
+    }
+
+    #[test]
+    fn failures_are_of_their_kinds() {
+        let many = format!("[{}]", vec!["1"; 200].join(","));
+        let slow = format!("{many}.all(a, {many}.all(b, {many}.all(c, a + b + c > 0)))");
+        let large = "[0,1,2,3,4,5,6,7,8,9].map(a, object.list + [a]).map(l, ['xxxxxxxx'].map(t, t+t+t+t+t+t+t+t).map(t, t+t+t+t+t+t+t+t).map(t, t+t+t+t+t+t+t+t).map(t, t+t+t+t+t+t+t+t).map(t, t+t+t+t+t+t+t+t).map(t, t+t+t+t+t+t+t+t))";
+        for (expression, kind, message) in [
+            ("1 +", Kind::Compile, "1:"),
+            ("object.a\n  + nothing", Kind::Compile, "2:5: undeclared reference to 'nothing'"),
+            ("nothing(1)", Kind::Compile, "undeclared reference to 'nothing'"),
+            ("authorizer.path('/')", Kind::Compile, "undeclared reference"),
+            ("params.a", Kind::Compile, "undeclared reference to 'params'"),
+            ("'a'.matches('(')", Kind::Compile, "1:"),
+            ("variables.a", Kind::Compile, "undefined field 'a'"),
+            ("object.b", Kind::Runtime, "no such key: b"),
+            ("oldObject.a", Kind::Runtime, "no such key: a"),
+            ("1 / (object.a - 1)", Kind::Runtime, "division by zero"),
+            ("object.a + 'x'", Kind::Runtime, "no such overload"),
+            ("object.list[0]", Kind::Runtime, "index out of bounds: 0"),
+            (&slow, Kind::Cost, "cost limit exceeded"),
+            (large, Kind::Cost, "too large"),
+        ] {
+            let failure =
+                Evaluator::default().evaluate(source(expression), Returns::Any, &vars()).unwrap_err();
+            assert_eq!(failure.kind(), kind, "{expression}: {failure}");
+            assert!(failure.to_string().contains(message), "{expression}: {failure}");
+        }
+    }
+
+    /// What is taken, what is refused when compiling, and what when running.
+    type Row<'r> = (Returns, &'r [&'r str], &'r [&'r str], &'r [&'r str]);
+
+    #[test]
+    fn results_are_of_the_type_asked_for() {
+        let patch = "[JSONPatch{op: 'remove', path: '/a'}]";
+        let rows: [Row<'_>; 6] = [
+            (Returns::Any, &["1", "null", "Object{}", "object"], &[], &[]),
+            (Returns::Bool, &["true", "object.a == 1"], &["1", "null", "'true'"], &["object.a"]),
+            (Returns::String, &["'a'", "object.text"], &["1", "null"], &["object.a", "oldObject"]),
+            (Returns::StringOrNull, &["'a'", "null", "oldObject"], &["1"], &["object"]),
+            (
+                Returns::Object,
+                &["Object{}", "Object{a: object.a}"],
+                &["{}", "Object.a{}", "null"],
+                &["object"],
+            ),
+            (
+                Returns::JsonPatch,
+                &[patch, "object.a == 1 ? [] : [JSONPatch{op: 'remove', path: '/a'}]"],
+                &["1", "[1]", "JSONPatch{op: 'remove', path: '/a'}"],
+                &["[object]", "object"],
+            ),
+        ];
+        for (returns, right, wrong, wrong_at_run_time) in rows {
+            let evaluate = |expression: &str| {
+                Evaluator::default()
+                    .evaluate(source(expression), returns, &vars())
+                    .map_err(|failure| failure.kind())
+            };
+            for expression in right {
+                assert!(evaluate(expression).is_ok(), "{returns:?}: {expression}");
+            }
+            for expression in wrong {
+                assert_eq!(evaluate(expression), Err(Kind::Compile), "{returns:?}: {expression}");
+            }
+            for expression in wrong_at_run_time {
+                assert_eq!(evaluate(expression), Err(Kind::Runtime), "{returns:?}: {expression}");
+            }
+        }
+    }
+
+    fn with_variables(expression: &str, variables: &[(&str, &str)]) -> Source {
+        let variables = variables
+            .iter()
+            .map(|(name, expression)| Definition { name: (*name).into(), expression: (*expression).into() });
+        Source { variables: variables.collect(), ..source(expression) }
+    }
+
+    #[test]
+    fn variables_see_those_before_them_and_are_evaluated_when_used() {
+        let mut evaluator = Evaluator::default();
+        let mut evaluate = |expression: &str, variables: &[(&str, &str)]| {
+            let answer = evaluator.evaluate(with_variables(expression, variables), Returns::Any, &vars());
+            answer.map(|answer| answer.value).map_err(|failure| (failure.kind(), failure.to_string()))
+        };
+        let chain = [("a", "object.a + 1"), ("b", "variables.a * 2"), ("bad", "object.nothing")];
+        assert_eq!(evaluate("variables.b", &chain), Ok(json!(4)));
+        assert_eq!(evaluate("variables.bad", &chain), Err((Kind::Runtime, "no such key: nothing".into())));
+        let many = vec![("a", "1"); 1001];
+        for (variables, message) in [
+            (&[("b", "variables.a"), ("a", "1")] as &[_], "variables.b: 1:10: undefined field 'a'"),
+            (&[("a", "1"), ("a", "2")], "variables.a is defined twice"),
+            (&[("a b", "1")], "variables[0].name is not an identifier of CEL"),
+            (&[("", "1")], "variables[0].name is not an identifier of CEL"),
+            (&[("1a", "1")], "variables[0].name is not an identifier of CEL"),
+            (&many, "there are more than 1000 variables"),
+        ] {
+            assert_eq!(evaluate("1", variables), Err((Kind::Compile, message.to_owned())));
+        }
+    }
+
+    #[test]
+    fn programs_are_kept_apart_by_the_names_that_they_may_use() {
+        let mut evaluator = Evaluator::default();
+        let mut value = |source: Source, vars: &Vars| {
+            evaluator.evaluate(source, Returns::Any, vars).map(|answer| answer.value).ok()
+        };
+        let params = |value: Json| Vars { params: Some(value), ..Vars::default() };
+        let declared = |expression: &str| Source { has_params: true, ..source(expression) };
+        assert_eq!(value(source("params"), &Vars::default()), None);
+        assert_eq!(value(declared("params"), &params(json!(1))), Some(json!(1)));
+        assert_eq!(value(declared("params"), &params(json!(null))), Some(json!(null)));
+        assert_eq!(value(source("params"), &Vars::default()), None);
+        assert_eq!(value(with_variables("variables.x", &[("x", "1")]), &Vars::default()), Some(json!(1)));
+        assert_eq!(value(with_variables("variables.x", &[("x", "2")]), &Vars::default()), Some(json!(2)));
+        assert_eq!(value(source("object"), &vars()), Some(vars().object));
+        assert_eq!(value(source("object"), &Vars::default()), Some(json!(null)));
+    }
+
+    #[test]
+    fn what_is_kept_is_bounded() {
+        let mut evaluator = Evaluator::default();
+        let mut most = 0;
+        // Too long to compile, which is kept too, and cheap.
+        for number in 0..200 {
+            let expression = format!("{number}{}", " ".repeat(50_000));
+            assert!(evaluator.evaluate(source(&expression), Returns::Any, &vars()).is_err());
+            assert!(evaluator.kept <= MAX_KEPT);
+            most = most.max(evaluator.programs.len());
+        }
+        assert!((50..200).contains(&most), "{most}");
+        let kept = evaluator.programs.len();
+        let expression = " ".repeat(MAX_KEPT);
+        assert!(evaluator.evaluate(source(&expression), Returns::Any, &vars()).is_err());
+        assert_eq!(evaluator.programs.len(), kept);
+    }
+
+    #[test]
+    fn null_params_are_given_and_unknown_variables_refused() {
+        let vars: Vars =
+            serde_json::from_value(json!({"params": null, "authorizer": {"allow": []}})).unwrap();
+        assert_eq!(vars.params, Some(json!(null)));
+        assert_eq!(serde_json::from_value::<Vars>(json!({})).unwrap().params, None);
+        assert!(serde_json::from_value::<Vars>(json!({"objekt": {}})).is_err());
+    }
+}

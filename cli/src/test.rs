@@ -1,0 +1,269 @@
+//! `sallyport test`: suites, which say what policies do with requests, against what they do.
+//!
+//! The engine of the services runs in this process, on policies that their own reader read. The invariant: a
+//! case passes only if all that it expects was looked at and is so; what cannot be looked at is an error.
+
+mod discovery;
+mod judgement;
+mod junit;
+mod passage;
+mod preparation;
+mod progress;
+mod report;
+mod specification;
+
+use self::judgement::{Mismatch, Objects};
+use self::preparation::Prepared;
+use self::progress::Progress;
+use self::report::{Format, Report};
+use crate::policies::Policies;
+use crate::terminal;
+use clap::builder::NonEmptyStringValueParser;
+use serde_json::{Value, json};
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+/// A usage that cannot be followed, or a suite that cannot be read.
+const UNUSABLE: u8 = 2;
+
+const EXAMPLES: &str = "\
+A suite is a file suite.yaml. It tests the policies in the files beside it, unless it names others:
+
+  policies: [policy.yaml]               # files or directories
+  objects: [namespaces.yaml]            # what exists, such as Namespaces: files, or objects themselves
+  cases:
+    - name: a pod without an owner is refused
+      manifest: pod.yaml                # a file, or the object itself
+      namespace: shop
+      expect:
+        code: 403
+        message: {contains: owner}
+    - name: an owner is enough
+      manifest: pod.yaml
+      patch: {metadata: {labels: {owner: me}}}
+      expect: {unchanged: true}
+
+Fields of a case:
+  manifest       the object, as its author writes it; for DELETE, as it was
+  patch          JSON merge patch over the manifest
+  operation      CREATE (default), UPDATE (with old: the object as it was), or DELETE
+  user           {username, uid, groups, extra} [default: kubernetes-admin in system:authenticated]
+  namespace      of a manifest that names none [default: default]
+  subResource, dryRun
+  request        in place of these: an AdmissionReview, or what it has under request
+  objects        objects that exist besides those of the suite
+
+Fields of expect, of which at least one is needed:
+  allowed        true or false [default: false if code, reason, message or causes are expected, else true]
+  code, reason, message, causes [{field, message, reason}]
+  warnings, auditAnnotations: all of them
+  object         the whole object as it leaves the policies; objectContains, a part (null: the field is absent)
+  unchanged      whether no policy changes the object
+  errors         names of the policies that cannot be evaluated [default: none]
+  changesAgain   true if a second run over the result changes it again; otherwise it must not
+Texts (message, warnings, values of auditAnnotations) are whole, or {contains: part}.
+
+Examples:
+  sallyport test policies
+  sallyport test policies/deny-env --verbose
+  sallyport test policies --filter sidecar --list
+  sallyport test policies --junit report.xml
+
+Exit status:
+  0  every case passed
+  1  a case failed, or a policy does not compile
+  2  wrong usage, or a suite that cannot be read";
+
+/// Check that policies do what their suites say.
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct TestArgs {
+    /// Suites, and directories that are searched for them.
+    #[arg(required = true, value_name = "PATH")]
+    paths: Vec<PathBuf>,
+
+    /// Run only the cases whose name, or whose suite's path, contains this text.
+    #[arg(long, short, env = "SALLYPORT_FILTER", value_name = "TEXT", value_parser = NonEmptyStringValueParser::new())]
+    filter: Option<String>,
+
+    /// Print the cases and run none.
+    #[arg(long, env = "SALLYPORT_LIST")]
+    list: bool,
+
+    /// Write of every case, not only of those that fail.
+    #[arg(long, short, env = "SALLYPORT_VERBOSE")]
+    verbose: bool,
+
+    /// How the outcome is written.
+    #[arg(long, short, env = "SALLYPORT_OUTPUT", value_enum, default_value = "text", value_name = "FORMAT")]
+    output: Format,
+
+    /// Write the outcome as a report in XML, too, as build servers read it (`JUnit`).
+    #[arg(long, env = "SALLYPORT_JUNIT", value_name = "FILE")]
+    junit: Option<PathBuf>,
+}
+
+/// What came of a suite.
+#[derive(Debug)]
+pub(crate) struct SuiteOutcome {
+    pub(crate) path: String,
+    pub(crate) result: SuiteResult,
+}
+
+#[derive(Debug)]
+pub(crate) enum SuiteResult {
+    /// It cannot be run as it is written.
+    Unreadable(String),
+    /// Its policies cannot be used.
+    Policies(Vec<String>),
+    Cases(Vec<CaseOutcome>),
+}
+
+/// What came of a case.
+#[derive(Debug)]
+pub(crate) struct CaseOutcome {
+    pub(crate) name: String,
+    /// Where it is in the suite.
+    pub(crate) line: u64,
+    pub(crate) mismatches: Vec<Mismatch>,
+    pub(crate) duration: Duration,
+}
+
+/// Counts of a run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Tally {
+    pub(crate) suites: usize,
+    pub(crate) passed: usize,
+    pub(crate) failed: usize,
+    /// Suites whose policies cannot be used.
+    pub(crate) broken: usize,
+    /// Suites that cannot be read.
+    pub(crate) unreadable: usize,
+}
+
+pub(crate) fn run(args: &TestArgs) -> anyhow::Result<ExitCode> {
+    match args.run() {
+        Err(error) if !terminal::is_closed(&error) => {
+            terminal::complain(&error);
+            Ok(ExitCode::from(UNUSABLE))
+        }
+        outcome => outcome,
+    }
+}
+
+impl TestArgs {
+    fn run(&self) -> anyhow::Result<ExitCode> {
+        let paths = discovery::suites(&self.paths).map_err(anyhow::Error::msg)?;
+        let report = Report::new(self.output, self.verbose);
+        let mut outcomes = Vec::new();
+        let mut tally = Tally::default();
+        let mut progress = Progress::new(paths.len());
+        let mut selected = 0;
+        for path in paths {
+            progress.step();
+            let name = path.display().to_string();
+            let result = match preparation::prepare(&path, |case| self.selects(&name, case)) {
+                Ok(None) => continue,
+                Ok(Some(suite)) if self.list => {
+                    progress.clear();
+                    for case in &suite.cases {
+                        selected += 1;
+                        let line = format!("{name}: {}", case.name);
+                        writeln!(anstream::stdout(), "{}", terminal::plain(&line))?;
+                    }
+                    continue;
+                }
+                Ok(Some(suite)) => evaluate(suite, &mut progress),
+                Err(error) => SuiteResult::Unreadable(format!("{error:#}")),
+            };
+            selected += 1;
+            tally.add(&result);
+            let outcome = SuiteOutcome { path: name, result };
+            progress.clear();
+            report.suite(&outcome)?;
+            outcomes.push(outcome);
+        }
+        progress.clear();
+        if let (0, Some(filter)) = (selected, &self.filter) {
+            anyhow::bail!("no case is called like {filter:?}");
+        }
+        if !self.list {
+            report.finish(&outcomes, tally)?;
+            if let Some(file) = &self.junit {
+                junit::write(file, &outcomes)?;
+            }
+        }
+        Ok(tally.status())
+    }
+
+    fn selects(&self, suite: &str, case: &str) -> bool {
+        self.filter.as_ref().is_none_or(|text| suite.contains(text.as_str()) || case.contains(text.as_str()))
+    }
+}
+
+impl Tally {
+    fn add(&mut self, result: &SuiteResult) {
+        self.suites += 1;
+        match result {
+            SuiteResult::Unreadable(_) => self.unreadable += 1,
+            SuiteResult::Policies(_) => self.broken += 1,
+            SuiteResult::Cases(cases) => {
+                let failed = cases.iter().filter(|case| !case.mismatches.is_empty()).count();
+                self.failed += failed;
+                self.passed += cases.len() - failed;
+            }
+        }
+    }
+
+    fn status(self) -> ExitCode {
+        if self.unreadable > 0 {
+            ExitCode::from(UNUSABLE)
+        } else if self.failed > 0 || self.broken > 0 {
+            ExitCode::FAILURE
+        } else {
+            ExitCode::SUCCESS
+        }
+    }
+}
+
+/// Runs the cases of a suite.
+fn evaluate(suite: preparation::Suite, progress: &mut Progress) -> SuiteResult {
+    let policies = Policies::compile(suite.policies, None);
+    let problems = policies.problems();
+    if !problems.is_empty() {
+        return SuiteResult::Policies(problems);
+    }
+    let mut outcomes = Vec::new();
+    for case in suite.cases {
+        progress.tick();
+        let began = Instant::now();
+        let own = case.policies.clone().map(|snapshot| Policies::compile(snapshot, Some(&policies)));
+        let policies = own.as_ref().unwrap_or(&policies);
+        let mismatches = judged(&case, policies).unwrap_or_else(|error| {
+            let got = json!(format!("{error:#}"));
+            vec![Mismatch { field: "error".to_owned(), expected: Value::Null, got, note: None }]
+        });
+        let duration = began.elapsed();
+        outcomes.push(CaseOutcome { name: case.name, line: case.line, mismatches, duration });
+    }
+    SuiteResult::Cases(outcomes)
+}
+
+fn judged(case: &Prepared, policies: &Policies) -> anyhow::Result<Vec<Mismatch>> {
+    let observation = case.question.ask(policies)?;
+    let again = match &observation.object {
+        Some(object) if observation.changed => case.question.ask_again(object, policies)?,
+        _ => None,
+    };
+    Ok(judgement::judge(&case.expect, &case.objects, &observation, again.as_ref()))
+}
+
+/// The directory of a suite.
+fn folder(suite: &Path) -> PathBuf {
+    match suite.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent.to_owned(),
+        _ => PathBuf::from("."),
+    }
+}

@@ -1,0 +1,179 @@
+//! One request through the policies, as an API server sends it through the doors of a front.
+
+use crate::door::Door;
+use crate::policies::Policies;
+use anyhow::Context as _;
+use sallyport_policy::{
+    GroupVersionKind, GroupVersionResource, Operation, Outcome, Request, Review, Status, UserInfo,
+};
+use sallyport_review::envelope;
+use serde_json::Value;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// A request with its objects.
+#[derive(Clone, Debug)]
+pub(crate) struct Question {
+    request: Request,
+    object: Option<Value>,
+    old_object: Vec<u8>,
+    options: Vec<u8>,
+}
+
+/// What came of a request.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Observation {
+    /// Why it is denied, if it is.
+    pub(crate) denial: Option<Status>,
+    pub(crate) warnings: Vec<String>,
+    pub(crate) audit_annotations: BTreeMap<String, String>,
+    /// The object as it leaves the mutating doors.
+    pub(crate) object: Option<Value>,
+    /// Whether that is another than was sent.
+    pub(crate) changed: bool,
+    /// Policies that could not be evaluated.
+    pub(crate) errors: BTreeSet<String>,
+}
+
+impl Question {
+    /// Reads an AdmissionReview as a front does.
+    pub(crate) fn read(review: &Value) -> anyhow::Result<Self> {
+        let text = serde_json::to_vec(review)?;
+        let review = envelope::Review::parse(&text)?;
+        let raw = |raw: Option<&serde_json::value::RawValue>| {
+            raw.map(|raw| raw.get().as_bytes().to_vec()).unwrap_or_default()
+        };
+        let object = review.object.map(|object| serde_json::from_str(object.get())).transpose()?;
+        let user = review.user_info;
+        let request = Request {
+            uid: review.uid.into_owned(),
+            kind: kind(review.kind),
+            resource: resource(review.resource),
+            sub_resource: review.sub_resource.into_owned(),
+            request_kind: review.request_kind.map(kind),
+            request_resource: review.request_resource.map(resource),
+            request_sub_resource: review.request_sub_resource.into_owned(),
+            name: review.name.into_owned(),
+            namespace: review.namespace.into_owned(),
+            operation: match review.operation {
+                envelope::Operation::Create => Operation::Create,
+                envelope::Operation::Update => Operation::Update,
+                envelope::Operation::Delete => Operation::Delete,
+                envelope::Operation::Connect => Operation::Connect,
+                envelope::Operation::Other(_) => Operation::Unknown,
+            },
+            user_info: UserInfo {
+                username: user.username.into_owned(),
+                uid: user.uid.into_owned(),
+                groups: user.groups.into_iter().map(Into::into).collect(),
+                extra: user
+                    .extra
+                    .into_iter()
+                    .map(|(key, values)| (key.into_owned(), values.into_iter().map(Into::into).collect()))
+                    .collect(),
+            },
+            dry_run: review.dry_run,
+        };
+        Ok(Self { request, object, old_object: raw(review.old_object), options: raw(review.options) })
+    }
+
+    /// Sends it through all doors.
+    pub(crate) fn ask(&self, policies: &Policies) -> anyhow::Result<Observation> {
+        let mut passage = Passage {
+            question: self,
+            policies,
+            observation: Observation { object: self.object.clone(), ..Observation::default() },
+        };
+        if passage.mutate()? {
+            for door in [Door::ValidateFail, Door::ValidateIgnore] {
+                if !passage.knock(door)? {
+                    break;
+                }
+            }
+        }
+        Ok(passage.observation)
+    }
+
+    /// Sends another object through the mutating doors: what they make of it, if they change it again.
+    pub(crate) fn ask_again(&self, object: &Value, policies: &Policies) -> anyhow::Result<Option<Value>> {
+        let question = Self { object: Some(object.clone()), ..self.clone() };
+        let observation = Observation { object: question.object.clone(), ..Observation::default() };
+        let mut passage = Passage { question: &question, policies, observation };
+        passage.mutate()?;
+        let Observation { object, changed, .. } = passage.observation;
+        Ok(object.filter(|_| changed))
+    }
+}
+
+struct Passage<'q> {
+    question: &'q Question,
+    policies: &'q Policies,
+    observation: Observation,
+}
+
+impl Passage<'_> {
+    /// Asks the mutating doors; false if the request ends there.
+    fn mutate(&mut self) -> anyhow::Result<bool> {
+        const DOORS: [Door; 2] = [Door::MutateFail, Door::MutateIgnore];
+        // Who was asked before the other changed the object is asked again: reinvocationPolicy IfNeeded.
+        let mut seen = Vec::new();
+        for door in DOORS {
+            if !self.knock(door)? {
+                return Ok(false);
+            }
+            seen.push(self.observation.object.clone());
+        }
+        for (door, seen) in DOORS.into_iter().zip(seen) {
+            if self.observation.object != seen && !self.knock(door)? {
+                return Ok(false);
+            }
+        }
+        self.observation.changed = self.observation.object != self.question.object;
+        Ok(true)
+    }
+
+    /// Asks one door; false if the request ends there.
+    fn knock(&mut self, door: Door) -> anyhow::Result<bool> {
+        let object = self.observation.object.as_ref().map(serde_json::to_vec).transpose()?;
+        let review = Review {
+            request: &self.question.request,
+            object: object.as_deref().unwrap_or_default(),
+            old_object: &self.question.old_object,
+            options: &self.question.options,
+        };
+        let (outcome, errors) = self.policies.review(&review, door);
+        let Outcome { allowed, status, warnings, audit_annotations, patch, .. } = outcome;
+        self.observation.errors.extend(errors);
+        for warning in warnings {
+            if !self.observation.warnings.contains(&warning) {
+                self.observation.warnings.push(warning);
+            }
+        }
+        self.observation.audit_annotations.extend(audit_annotations);
+        if let Some(patch) = patch {
+            let patch: json_patch::Patch =
+                serde_json::from_slice(&patch).context("the patch is no JSON Patch")?;
+            let object = self.observation.object.as_mut().context("a patch, and there is no object")?;
+            json_patch::patch(object, &patch).context("the patch does not apply")?;
+        }
+        if !allowed {
+            self.observation.denial = Some(status.unwrap_or_default());
+        }
+        Ok(allowed)
+    }
+}
+
+fn kind(kind: envelope::GroupVersionKind<'_>) -> GroupVersionKind {
+    GroupVersionKind {
+        group: kind.group.into_owned(),
+        version: kind.version.into_owned(),
+        kind: kind.kind.into_owned(),
+    }
+}
+
+fn resource(resource: envelope::GroupVersionResource<'_>) -> GroupVersionResource {
+    GroupVersionResource {
+        group: resource.group.into_owned(),
+        version: resource.version.into_owned(),
+        resource: resource.resource.into_owned(),
+    }
+}

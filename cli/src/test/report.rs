@@ -1,0 +1,207 @@
+//! What came of suites, for people and for machines.
+
+use super::judgement::Mismatch;
+use super::{CaseOutcome, SuiteOutcome, SuiteResult, Tally};
+use crate::report::difference;
+use crate::terminal::{BAD, GOOD, QUIET, STRONG, plain};
+use crate::yaml;
+use clap::ValueEnum;
+use serde_json::{Value, json};
+use std::io::{self, Write};
+
+/// How the outcome is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Format {
+    /// For people; in colour on a terminal, unless `NO_COLOR` is set
+    Text,
+    /// One JSON object with all suites and cases
+    Json,
+}
+
+/// Writes outcomes as they come, or all at the end.
+pub(crate) struct Report {
+    format: Format,
+    verbose: bool,
+}
+
+impl Report {
+    pub(crate) fn new(format: Format, verbose: bool) -> Self {
+        Self { format, verbose }
+    }
+
+    /// Writes what came of a suite.
+    pub(crate) fn suite(&self, outcome: &SuiteOutcome) -> anyhow::Result<()> {
+        match self.format {
+            Format::Text => text(&mut anstream::stdout().lock(), outcome, self.verbose),
+            Format::Json => Ok(()),
+        }
+    }
+
+    /// Writes the end.
+    pub(crate) fn finish(self, outcomes: &[SuiteOutcome], tally: Tally) -> anyhow::Result<()> {
+        match self.format {
+            Format::Text => writeln!(anstream::stdout(), "{}", summary(tally))?,
+            Format::Json => {
+                let text = serde_json::to_string_pretty(&machine(outcomes, tally))?;
+                writeln!(io::stdout(), "{text}")?;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn summary(tally: Tally) -> String {
+    let counted = |count: usize, noun: &str| format!("{count} {noun}{}", if count == 1 { "" } else { "s" });
+    let Tally { suites, passed, failed, broken, unreadable } = tally;
+    let mut parts = vec![format!("{passed} passed")];
+    if failed > 0 {
+        parts.push(format!("{failed} failed"));
+    }
+    if broken > 0 {
+        parts.push(format!("{} with policies that cannot be used", counted(broken, "suite")));
+    }
+    if unreadable > 0 {
+        parts.push(format!("{} that cannot be read", counted(unreadable, "suite")));
+    }
+    let style = if failed + broken + unreadable == 0 { GOOD } else { BAD };
+    let (cases, suites) = (counted(passed + failed, "case"), counted(suites, "suite"));
+    format!("{cases} in {suites}: {style}{}{style:#}", parts.join(", "))
+}
+
+fn text(output: &mut impl Write, outcome: &SuiteOutcome, verbose: bool) -> anyhow::Result<()> {
+    let path = plain(&outcome.path);
+    match &outcome.result {
+        SuiteResult::Unreadable(problem) => {
+            write!(output, "{BAD}ERROR{BAD:#} {STRONG}{path}{STRONG:#}: ")?;
+            indented(output, problem, 8)?;
+        }
+        SuiteResult::Policies(problems) => {
+            writeln!(output, "{BAD}FAIL{BAD:#}  {STRONG}{path}{STRONG:#}: the policies cannot be used")?;
+            for problem in problems {
+                write!(output, "      ")?;
+                indented(output, problem, 8)?;
+            }
+        }
+        SuiteResult::Cases(cases) => {
+            let failed = cases.iter().filter(|case| !case.mismatches.is_empty()).count();
+            let (style, word) = if failed == 0 { (GOOD, "ok  ") } else { (BAD, "FAIL") };
+            let count = match (cases.len(), failed) {
+                (1, 0) => "1 case".to_owned(),
+                (count, 0) => format!("{count} cases"),
+                (count, failed) => format!("{failed} of {count} failed"),
+            };
+            writeln!(output, "{style}{word}{style:#}  {STRONG}{path}{STRONG:#} {QUIET}({count}){QUIET:#}")?;
+            for case in cases {
+                if !case.mismatches.is_empty() {
+                    failure(output, &outcome.path, case)?;
+                } else if verbose {
+                    writeln!(output, "      {GOOD}ok{GOOD:#}    {}", plain(&case.name))?;
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+fn failure(output: &mut impl Write, path: &str, case: &CaseOutcome) -> anyhow::Result<()> {
+    let place = format!("{path}:{}", case.line);
+    writeln!(
+        output,
+        "      {BAD}FAIL{BAD:#}  {STRONG}{}{STRONG:#} {QUIET}{}{QUIET:#}",
+        plain(&case.name),
+        plain(&place)
+    )?;
+    for mismatch in &case.mismatches {
+        mismatched(output, mismatch)?;
+    }
+    Ok(())
+}
+
+fn mismatched(output: &mut impl Write, mismatch: &Mismatch) -> anyhow::Result<()> {
+    const INDENT: &str = "            ";
+    let Mismatch { field, expected, got, note } = mismatch;
+    write!(output, "{INDENT}{}:", plain(field))?;
+    if field == "error" {
+        let text = format!(" {}", got.as_str().unwrap_or_default());
+        return Ok(indented(output, &text, INDENT.len() + 2)?);
+    }
+    if expected.is_object() && got.is_object() && is_whole(field) {
+        writeln!(output, " {}", note.as_deref().unwrap_or("it is another"))?;
+        let labels = if field == "object" { ["expected", "got"] } else { ["first run", "second run"] };
+        difference(output, INDENT, labels, &yaml::document(expected)?, &yaml::document(got)?)?;
+        return Ok(());
+    }
+    writeln!(output)?;
+    for (style, word, value) in [(GOOD, "expected", expected), (BAD, "got     ", got)] {
+        write!(output, "{INDENT}  {style}{word}{style:#}  ")?;
+        let text = match value {
+            Value::Null => "nothing".to_owned(),
+            Value::String(text) => text.clone(),
+            other => other.to_string(),
+        };
+        indented(output, &text, INDENT.len() + 12)?;
+    }
+    if let Some(note) = note {
+        write!(output, "{INDENT}  ")?;
+        indented(output, note, INDENT.len() + 2)?;
+    }
+    Ok(())
+}
+
+/// Whether a field holds whole objects, which are shown by their difference.
+fn is_whole(field: &str) -> bool {
+    field == "object" || field == "changesAgain"
+}
+
+/// Writes a text to the end of the line; further lines of it stand below each other.
+fn indented(output: &mut impl Write, text: &str, column: usize) -> io::Result<()> {
+    for (index, line) in plain(text.trim_end()).split('\n').enumerate() {
+        if index > 0 {
+            write!(output, "\n{:column$}", "")?;
+        }
+        output.write_all(line.as_bytes())?;
+    }
+    writeln!(output)
+}
+
+fn machine(outcomes: &[SuiteOutcome], tally: Tally) -> Value {
+    let suites: Vec<Value> = outcomes.iter().map(machine_suite).collect();
+    let Tally { passed, failed, broken, unreadable, .. } = tally;
+    json!({
+        "passed": passed,
+        "failed": failed,
+        "brokenSuites": broken,
+        "unreadableSuites": unreadable,
+        "suites": suites,
+    })
+}
+
+fn machine_suite(outcome: &SuiteOutcome) -> Value {
+    match &outcome.result {
+        SuiteResult::Unreadable(problem) => json!({"suite": outcome.path, "error": problem}),
+        SuiteResult::Policies(problems) => json!({"suite": outcome.path, "problems": problems}),
+        SuiteResult::Cases(cases) => {
+            let cases: Vec<Value> = cases
+                .iter()
+                .map(|case| {
+                    json!({
+                        "name": case.name,
+                        "line": case.line,
+                        "passed": case.mismatches.is_empty(),
+                        "failures": case.mismatches,
+                    })
+                })
+                .collect();
+            json!({"suite": outcome.path, "cases": cases})
+        }
+    }
+}
+
+/// The failure of a case without colours, for reports of other kinds.
+pub(crate) fn explanation(case: &CaseOutcome) -> anyhow::Result<String> {
+    let mut bytes = Vec::new();
+    for mismatch in &case.mismatches {
+        mismatched(&mut bytes, mismatch)?;
+    }
+    Ok(anstream::adapter::strip_str(&String::from_utf8_lossy(&bytes)).to_string())
+}
