@@ -1,37 +1,47 @@
 //! matchConditions.
 
 use sallyport_api::MatchCondition;
+use sallyport_cel::Scope;
 
 use crate::error::{DefinitionError, PolicyError};
-use crate::expression::{Expression, Inputs, Uses, base_scope};
+use crate::expression::{Expression, Inputs, Uses};
+use crate::family::Family;
 
 /// The matchConditions of one policy.
 #[derive(Clone, Debug)]
 pub(crate) struct Conditions {
-    conditions: Vec<Expression>,
+    scope: Scope,
+    family: Family,
+    all: Vec<Expression>,
 }
 
 impl Conditions {
-    pub(crate) fn compile(conditions: &[MatchCondition], uses: &mut Uses) -> Result<Self, DefinitionError> {
-        let scope = base_scope();
-        let conditions = conditions
+    /// Compiles conditions; `scope` is the policy's without its variables.
+    pub(crate) fn compile(
+        conditions: &[MatchCondition],
+        scope: &Scope,
+        family: Family,
+        uses: &mut Uses,
+    ) -> Result<Self, DefinitionError> {
+        let all = conditions
             .iter()
             .map(|condition| {
                 let what = format!("matchConditions[{:?}]", condition.name);
-                Expression::compile(what, &condition.expression, &scope, uses)
+                let expression = Expression::compile(what, &condition.expression, scope, uses)?;
+                Ok(expression.named_by(family))
             })
             .collect::<Result<_, _>>()?;
-        Ok(Self { conditions })
+        Ok(Self { scope: scope.clone(), family, all })
     }
 
     /// Whether all are true. One that is false beats those that err, wherever it stands.
     pub(crate) fn hold(&self, inputs: &Inputs<'_>) -> Result<bool, PolicyError> {
-        if self.conditions.is_empty() {
+        if self.all.is_empty() {
             return Ok(true);
         }
-        let activation = inputs.activate(&base_scope());
+        let activation = inputs.for_conditions(self.family).activate(&self.scope);
         let mut errors = Vec::new();
-        for condition in &self.conditions {
+        for condition in &self.all {
             inputs.check_time()?;
             match condition.evaluate_bool(&activation) {
                 Ok(true) => {}

@@ -5,6 +5,7 @@ use std::error::Error;
 use sallyport_cel::{CompileError, EvalError};
 use thiserror::Error;
 
+use crate::binding::ParamError;
 use crate::merge::MergeError;
 
 /// A policy that cannot be put in force.
@@ -22,6 +23,9 @@ pub enum DefinitionError {
         /// What is wrong and what to do.
         problem: String,
     },
+    /// A binding of the policy is wrong.
+    #[error("binding {0}")]
+    Binding(String, #[source] Box<Self>),
     /// Two policies have the same name.
     #[error("another policy of the same kind has this name; only the first is in force")]
     Duplicate,
@@ -60,6 +64,11 @@ pub(crate) enum PolicyError {
     Operation { what: String, index: usize, problem: String },
     #[error("{what}: failed to apply the patch: {problem}")]
     Patch { what: String, problem: String },
+    /// In the words of the API server's patch library.
+    #[error("JSON Patch: {0}")]
+    Library(String),
+    #[error(transparent)]
+    Params(#[from] ParamError),
     #[error("{0}")]
     Merge(String, #[source] MergeError),
     #[error("{what}: {found} elements are more than the {limit} allowed")]
@@ -83,7 +92,12 @@ impl PolicyError {
             | Self::TooLong(_) => true,
             Self::Evaluation(_, source) => source.is_limit(),
             Self::Several(errors) => errors.iter().any(|error| error.status().0 == 500),
-            Self::Type { .. } | Self::Operation { .. } | Self::Patch { .. } | Self::Merge(..) => false,
+            Self::Type { .. }
+            | Self::Operation { .. }
+            | Self::Patch { .. }
+            | Self::Library(_)
+            | Self::Params(_)
+            | Self::Merge(..) => false,
         };
         if internal { (500, "InternalError") } else { (422, "Invalid") }
     }
@@ -98,8 +112,12 @@ fn explain(error: &dyn Error) -> String {
     let mut text = error.to_string();
     let mut source = error.source();
     while let Some(cause) = source {
-        text.push_str(": ");
-        text.push_str(&cause.to_string());
+        // Some errors repeat their source, as the API server's do.
+        let told = cause.to_string();
+        if !text.ends_with(&told) {
+            text.push_str(": ");
+            text.push_str(&told);
+        }
         source = cause.source();
     }
     text

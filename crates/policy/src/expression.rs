@@ -8,9 +8,12 @@ use serde_json::Value;
 
 use crate::documents::Documents;
 use crate::error::{DefinitionError, PolicyError};
+use crate::family::Family;
 
 /// What every expression may use.
 const VARIABLES: [&str; 4] = ["object", "oldObject", "request", "namespaceObject"];
+/// The settings of a policy, where it has any.
+const PARAMS: &str = "params";
 /// Most elements of a `forEach`.
 const MAX_ELEMENTS: usize = 1000;
 /// How long one policy may take for one review; each expression has its own bound besides.
@@ -39,6 +42,15 @@ impl Expression {
             }
             Err(error) => Err(DefinitionError::Expression(what, error)),
         }
+    }
+
+    /// The same, named in messages as policies of this family name theirs.
+    pub(crate) fn named_by(self, family: Family) -> Self {
+        if family.names_expressions_by_field() {
+            return self;
+        }
+        let what = format!("expression '{}' resulted in error", self.program.source());
+        Self { what, ..self }
     }
 
     pub(crate) fn what(&self) -> &str {
@@ -84,13 +96,21 @@ impl Uses {
 }
 
 /// The scope of matchConditions: no variables.
-pub(crate) fn base_scope() -> Scope {
-    Scope::new(&VARIABLES)
+pub(crate) fn base_scope(params: bool) -> Scope {
+    let mut scope = Scope::new(&VARIABLES);
+    if params {
+        scope.variable(PARAMS);
+    }
+    scope
 }
 
 /// The base scope with the policy's variables; each sees those before it.
-pub(crate) fn scope_with(variables: &[Variable], uses: &mut Uses) -> Result<Scope, DefinitionError> {
-    let mut scope = base_scope();
+pub(crate) fn scope_with(
+    base: &Scope,
+    variables: &[Variable],
+    uses: &mut Uses,
+) -> Result<Scope, DefinitionError> {
+    let mut scope = base.clone();
     for (index, variable) in variables.iter().enumerate() {
         if !is_identifier(&variable.name) {
             return Err(DefinitionError::field(
@@ -128,7 +148,8 @@ impl Loop {
         scope: &Scope,
         uses: &mut Uses,
     ) -> Result<(Self, Scope), DefinitionError> {
-        if !is_identifier(&each.name) || each.name == "variables" || VARIABLES.contains(&each.name.as_str()) {
+        let taken = [PARAMS, "variables"].contains(&each.name.as_str());
+        if !is_identifier(&each.name) || taken || VARIABLES.contains(&each.name.as_str()) {
             return Err(DefinitionError::field(
                 format!("{field}.forEach.as"),
                 format!("{:?} is not a free identifier of CEL", each.name),
@@ -169,6 +190,7 @@ pub(crate) struct Inputs<'a> {
     old_object: Option<&'a Value>,
     request: Option<&'a Value>,
     namespace_object: Option<&'a Value>,
+    params: Option<&'a Value>,
     deadline: Instant,
 }
 
@@ -180,6 +202,7 @@ impl<'a> Inputs<'a> {
             old_object: if uses.old_object { documents.old_object()? } else { None },
             request: if uses.request { Some(documents.request()?) } else { None },
             namespace_object: if uses.namespace_object { documents.namespace_object()? } else { None },
+            params: None,
             deadline: Instant::now() + MAX_DURATION,
         })
     }
@@ -192,6 +215,17 @@ impl<'a> Inputs<'a> {
         Inputs { object: Some(object), ..*self }
     }
 
+    /// The same with these settings.
+    pub(crate) fn with_params(self, params: Option<&'a Value>) -> Self {
+        Self { params, ..self }
+    }
+
+    /// What matchConditions see of it.
+    pub(crate) fn for_conditions(self, family: Family) -> Self {
+        let namespace_object = self.namespace_object.filter(|_| family.shows_namespace_to_conditions());
+        Self { namespace_object, ..self }
+    }
+
     pub(crate) fn activate(&self, scope: &Scope) -> Activation<'a> {
         let mut activation = Activation::new(scope, Limits::default());
         let cel = |value: Option<&'a Value>| value.map_or_else(Cel::null, Cel::from);
@@ -199,6 +233,7 @@ impl<'a> Inputs<'a> {
         activation.bind("oldObject", cel(self.old_object));
         activation.bind("request", cel(self.request));
         activation.bind("namespaceObject", cel(self.namespace_object));
+        activation.bind(PARAMS, cel(self.params));
         activation
     }
 

@@ -7,9 +7,10 @@ use sallyport_api::{FailurePolicy, MatchConstraints, OperationType};
 
 use crate::documents::Documents;
 use crate::error::{DefinitionError, PolicyError};
+use crate::family::Family;
 use crate::index::Index;
 use crate::matcher::Matcher;
-use crate::namespaces::Namespaces;
+use crate::objects::Objects;
 use crate::outcome::{PolicyState, PolicyStatus};
 use crate::request::Request;
 
@@ -20,6 +21,9 @@ pub(crate) trait Definition: Sized {
     /// Operations of rules that name none.
     const OPERATIONS: &'static [OperationType];
 
+    fn family(spec: &Self::Spec) -> Family;
+    /// Whether nothing puts the policy in force.
+    fn is_unbound(spec: &Self::Spec) -> bool;
     fn constraints(spec: &Self::Spec) -> &MatchConstraints;
     fn failure_policy(spec: &Self::Spec) -> FailurePolicy;
     fn compile(spec: &Self::Spec, matcher: &Matcher) -> Result<Self, DefinitionError>;
@@ -45,9 +49,10 @@ enum Entry<D: Definition> {
 #[derive(Debug)]
 pub(crate) struct Set<D: Definition> {
     entries: Vec<Entry<D>>,
+    families: Vec<Family>,
     statuses: Vec<PolicyStatus>,
     index: Index,
-    namespaces: Arc<Namespaces>,
+    objects: Arc<Objects>,
 }
 
 /// A policy that matches a request.
@@ -56,6 +61,7 @@ pub(crate) struct Match<'s, D> {
     pub(crate) index: usize,
     /// Its name.
     pub(crate) name: &'s str,
+    pub(crate) family: Family,
     /// The policy, or why it cannot be evaluated.
     pub(crate) policy: Result<&'s D, PolicyError>,
 }
@@ -65,24 +71,33 @@ impl<D: Definition> Set<D> {
     /// one that does not compile stays in force there, if it was.
     pub(crate) fn compile(
         policies: impl IntoIterator<Item = (Option<String>, D::Spec)>,
-        namespaces: Arc<Namespaces>,
+        objects: Arc<Objects>,
         previous: Option<&Self>,
     ) -> Self {
-        let good: HashMap<&str, &Arc<Good<D>>> = previous.into_iter().flat_map(Self::good).collect();
+        let good: HashMap<(&str, Family), &Arc<Good<D>>> =
+            previous.into_iter().flat_map(Self::good).collect();
         let mut policies: Vec<(Option<String>, D::Spec)> = policies.into_iter().collect();
         // Stable: of several with one name the first given counts.
-        policies.sort_by(|(a, _), (b, _)| a.cmp(b));
-        let mut set = Self { entries: Vec::new(), statuses: Vec::new(), index: Index::default(), namespaces };
+        policies
+            .sort_by(|(a, left), (b, right)| a.cmp(b).then_with(|| D::family(left).cmp(&D::family(right))));
+        let mut set = Self {
+            entries: Vec::new(),
+            families: Vec::new(),
+            statuses: Vec::new(),
+            index: Index::default(),
+            objects,
+        };
         let mut seen = HashSet::new();
         for (name, spec) in policies {
+            let family = D::family(&spec);
             let wrong = match &name {
                 None => Some(DefinitionError::Unnamed),
-                Some(name) if !seen.insert(name.clone()) => Some(DefinitionError::Duplicate),
+                Some(name) if !seen.insert((name.clone(), family)) => Some(DefinitionError::Duplicate),
                 Some(_) => None,
             };
             let name = name.unwrap_or_default();
-            let last =
-                if wrong.is_none() { good.get(name.as_str()).map(|good| Arc::clone(good)) } else { None };
+            let last = good.get(&(name.as_str(), family)).filter(|_| wrong.is_none());
+            let last = last.map(|good| Arc::clone(good));
             set.add(name, spec, wrong, last);
         }
         set
@@ -93,8 +108,8 @@ impl<D: Definition> Set<D> {
         &self.statuses
     }
 
-    pub(crate) fn namespaces(&self) -> &Namespaces {
-        &self.namespaces
+    pub(crate) fn objects(&self) -> &Objects {
+        &self.objects
     }
 
     /// The policies at `door` whose rules match, in the order of their names.
@@ -116,7 +131,7 @@ impl<D: Definition> Set<D> {
             (Ok(true), Entry::Good(good)) => Ok(&good.policy),
             (Ok(true), Entry::Broken(_)) => Err(PolicyError::Broken(status.message.clone())),
         };
-        Some(Match { index, name: &status.name, policy })
+        Some(Match { index, name: &status.name, family: *self.families.get(index)?, policy })
     }
 
     fn add(
@@ -127,6 +142,7 @@ impl<D: Definition> Set<D> {
         last: Option<Arc<Good<D>>>,
     ) {
         let written = D::failure_policy(&spec);
+        let (family, unbound) = (D::family(&spec), D::is_unbound(&spec));
         let matcher = Matcher::compile(D::constraints(&spec), D::OPERATIONS);
         let compiled = match (wrong, last) {
             (None, Some(last)) if last.spec == spec => Ok(last),
@@ -149,9 +165,10 @@ impl<D: Definition> Set<D> {
         };
         let index = self.entries.len();
         self.entries.push(entry);
+        self.families.push(family);
         self.statuses.push(PolicyStatus { name, failure_policy, state, message });
         let Self { entries, index: by_resource, .. } = self;
-        if let Some(matcher) = entries.last().and_then(Entry::matcher) {
+        if let Some(matcher) = entries.last().and_then(Entry::matcher).filter(|_| !unbound) {
             by_resource.insert(index, matcher);
         }
     }
@@ -160,9 +177,11 @@ impl<D: Definition> Set<D> {
         self.entries.get(index).and_then(Entry::matcher)
     }
 
-    fn good(&self) -> impl Iterator<Item = (&str, &Arc<Good<D>>)> {
-        self.statuses.iter().zip(&self.entries).filter_map(|(status, entry)| match entry {
-            Entry::Good(good) => Some((status.name.as_str(), good)),
+    fn good(&self) -> impl Iterator<Item = ((&str, Family), &Arc<Good<D>>)> {
+        let names = self.statuses.iter().map(|status| status.name.as_str());
+        let identities = names.zip(self.families.iter().copied());
+        identities.zip(&self.entries).filter_map(|(identity, entry)| match entry {
+            Entry::Good(good) => Some((identity, good)),
             Entry::Broken(_) => None,
         })
     }

@@ -1,11 +1,13 @@
 //! The policy engine through its public surface: policies in YAML, reviews in JSON.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, missing_docs)]
 
+mod admission_policies;
 mod definitions;
 mod fixtures;
 mod idempotence;
 mod matching;
 mod mutations;
+mod params;
 mod recipes;
 mod safety;
 mod validations;
