@@ -147,7 +147,7 @@ spec:
   paramKind: {apiVersion: v1, kind: ConfigMap}
   matchConstraints:
     resourceRules: [{apiGroups: [""], apiVersions: [v1], operations: [CREATE], resources: [pods]}]
-  validations: [{expression: "false", messageExpression: "params.data.message"}]
+  validations: [{expression: "false", messageExpression: "string(params.data.message)"}]
 ---
 apiVersion: admissionregistration.k8s.io/v1
 kind: ValidatingAdmissionPolicyBinding

@@ -47,7 +47,7 @@ impl<'a> Activation<'a> {
         if let Some(Some(value)) = self.variables.get(slot.0) {
             return Ok(value.clone());
         }
-        let name = self.scope.names.variables.get(slot.0).map_or("", |name| name);
+        let name = self.scope.names.variables.get(slot.0).map_or("", |variable| &variable.name);
         Err(EvalError::Unbound(name.to_owned()))
     }
 

@@ -10,41 +10,36 @@ use cel::common::ast::{
     CallExpr, ComprehensionExpr, EntryExpr, Expr, IdedEntryExpr, IdedExpr, ListExpr, LiteralValue, operators,
 };
 
+use crate::check::{LIMITS, Patterns, qualified, type_named};
 use crate::functions::{self, MAX_ARGUMENTS};
+use crate::machine::map_key;
+use crate::meter::Meter;
 use crate::plan::{Comprehension, Element, Entry, Field, Kind, Node, Operator};
 use crate::regexes::{Pattern, PatternUse};
 use crate::scope::Scope;
-use crate::syntax::Fault;
-use crate::value::{Text, Val};
+use crate::syntax::{Fault, FaultKind};
+use crate::value::{Key, Text, Val};
 
 type Compiled<T = Node> = Result<T, Fault>;
 
 /// The identifier behind which definitions are found.
 const VARIABLES: &str = "variables";
 
-/// Names that denote types.
-const TYPES: &[&str] = &[
-    "bool",
-    "bytes",
-    "double",
-    "dyn",
-    "int",
-    "list",
-    "map",
-    "null_type",
-    "optional_type",
-    "string",
-    "type",
-    "uint",
-    "google.protobuf.Duration",
-    "google.protobuf.Timestamp",
-    "net.CIDR",
-    "net.IP",
-];
+/// Functions that convert one value. Of a constant they are computed at compile time, as in Kubernetes, where
+/// their failing is an error then.
+const CONVERSIONS: &[&str] =
+    &["bool", "bytes", "double", "duration", "dyn", "int", "string", "timestamp", "type", "uint"];
+/// Names that a variable with a dot in its name, or a type, begins with.
+const QUALIFIERS: &[&str] = &["Object", "authorizer", "google", "net"];
 
-/// Compiles a tree. Gives the plan and the names of the variables it reads, through definitions too.
-pub(crate) fn compile(tree: &IdedExpr, scope: &Scope) -> Compiled<(Node, BTreeSet<Arc<str>>)> {
-    let mut compiler = Compiler { scope, locals: Vec::new(), uses: BTreeSet::new() };
+/// Compiles a tree that was checked. Gives the plan and the names of the variables it reads, through definitions
+/// too.
+pub(crate) fn compile(
+    tree: &IdedExpr,
+    scope: &Scope,
+    patterns: Patterns,
+) -> Compiled<(Node, BTreeSet<Arc<str>>)> {
+    let mut compiler = Compiler { scope, locals: Vec::new(), uses: BTreeSet::new(), patterns };
     let plan = compiler.node(tree)?;
     Ok((plan, compiler.uses))
 }
@@ -54,6 +49,7 @@ struct Compiler<'s> {
     /// Variables of the macros around, innermost last.
     locals: Vec<String>,
     uses: BTreeSet<Arc<str>>,
+    patterns: Patterns,
 }
 
 impl Compiler<'_> {
@@ -89,10 +85,13 @@ impl Compiler<'_> {
             self.uses.insert(name.into());
             return Ok(Node::Variable(slot));
         }
-        if TYPES.contains(&name) {
+        if type_named(name).is_some() {
             return Ok(Node::Constant(Val::Type(name.into())));
         }
-        Err(Fault::new(expr, format!("undeclared reference to '{name}'")))
+        if self.scope.has_patches() && is_patch_type(name) {
+            return Err(valueless(expr, name));
+        }
+        Err(Fault::new(expr, format!("undeclared reference to '{name}' (in container '')")))
     }
 
     fn is_declared(&self, name: &str) -> bool {
@@ -110,34 +109,20 @@ impl Compiler<'_> {
             self.uses.extend(definition.program.used().iter().cloned());
             return Ok(if test { Node::Constant(Val::Bool(true)) } else { Node::Definition(index) });
         }
-        if !test
-            && let Some(name) = self.qualified(operand, field)
-            && TYPES.contains(&name.as_str())
-        {
-            return Ok(Node::Constant(Val::Type(name.into())));
+        if !test && let Some(name) = qualified(operand, field, QUALIFIERS) {
+            if let Some(slot) = self.scope.slot(&name) {
+                self.uses.insert(name.into());
+                return Ok(Node::Variable(slot));
+            }
+            if type_named(&name).is_some() {
+                return Ok(Node::Constant(Val::Type(name.into())));
+            }
+            if self.scope.has_patches() && is_patch_type(&name) {
+                return Err(valueless(expr, &name));
+            }
         }
         let operand = self.boxed(operand)?;
         Ok(if test { Node::Has(operand, field.into()) } else { Node::Select(operand, field.into()) })
-    }
-
-    /// `a.b.c`, unless `a` is a variable.
-    fn qualified(&self, operand: &IdedExpr, field: &str) -> Option<String> {
-        let mut names = vec![field];
-        let mut expr = operand;
-        loop {
-            match &expr.expr {
-                Expr::Ident(name) if !self.is_declared(name) => {
-                    names.push(name);
-                    names.reverse();
-                    return Some(names.join("."));
-                }
-                Expr::Select(select) if !select.test => {
-                    names.push(&select.field);
-                    expr = &select.operand;
-                }
-                _ => return None,
-            }
-        }
     }
 
     fn call(&mut self, expr: &IdedExpr, call: &CallExpr) -> Compiled {
@@ -145,9 +130,7 @@ impl Compiler<'_> {
         match (&call.target, call.args.as_slice()) {
             (None, arguments) => self.global_call(expr, name, arguments),
             (Some(target), arguments) => {
-                if let Expr::Ident(namespace) = &target.expr
-                    && !self.is_declared(namespace)
-                {
+                if let Expr::Ident(namespace) = &target.expr {
                     let qualified = format!("{namespace}.{name}");
                     if functions::is_known(&qualified) {
                         return self.function(expr, &qualified, None, arguments);
@@ -186,8 +169,8 @@ impl Compiler<'_> {
             (operators::LOGICAL_OR, [left, right]) => Node::Or(self.pair(left, right)?),
             (operators::LOGICAL_NOT, [operand]) => Node::Not(self.boxed(operand)?),
             (operators::NEGATE, [operand]) => Node::Negate(self.boxed(operand)?),
-            (operators::INDEX, [operand, key]) => Node::Index(self.pair(operand, key)?),
-            (operators::OPT_INDEX, [operand, key]) => Node::OptionalIndex(self.pair(operand, key)?),
+            (operators::INDEX, [operand, key]) => Node::Index(self.indexed(operand, key)?),
+            (operators::OPT_INDEX, [operand, key]) => Node::OptionalIndex(self.indexed(operand, key)?),
             (operators::OPT_SELECT, [operand, field]) => match &field.expr {
                 Expr::Literal(LiteralValue::String(field)) => {
                     Node::OptionalSelect(self.boxed(operand)?, field.inner().into())
@@ -199,6 +182,21 @@ impl Compiler<'_> {
             }
             _ => return self.function(expr, name, None, arguments),
         })
+    }
+
+    /// A value and what it is indexed with. Constants that no list and no map could have are refused, as in
+    /// Kubernetes.
+    fn indexed(&mut self, operand: &IdedExpr, key: &IdedExpr) -> Compiled<Box<(Node, Node)>> {
+        let pair = self.pair(operand, key)?;
+        match &pair.1 {
+            Node::Constant(Val::Bool(_) | Val::Int(_) | Val::Uint(_) | Val::Double(_) | Val::Str(_)) => {
+                Ok(pair)
+            }
+            Node::Constant(value) => {
+                Err(Fault::of_constant(key, format!("invalid qualifier type: {}", value.type_name())))
+            }
+            _ => Ok(pair),
+        }
     }
 
     fn member_call(
@@ -254,19 +252,29 @@ impl Compiler<'_> {
         if operands.len() > MAX_ARGUMENTS {
             return Err(Fault::new(expr, format!("'{name}' takes too many arguments")));
         }
-        if let Some(usage) = PatternUse::of(function.name)
-            && let [text, pattern, rest @ ..] = operands.as_slice()
-            && let Expr::Literal(LiteralValue::String(source)) = &pattern.expr
+        let mut nodes = operands.iter().map(|operand| self.node(operand)).collect::<Compiled<Vec<_>>>()?;
+        if let (Some(usage), Some(pattern), Some(Node::Constant(Val::Str(source)))) =
+            (PatternUse::of(function.name), operands.get(1), nodes.get(1))
         {
-            let compiled =
-                Pattern::compile(source.inner()).map_err(|error| Fault::new(pattern, error.to_string()))?;
-            let mut nodes = vec![self.node(text)?];
-            for operand in rest {
-                nodes.push(self.node(operand)?);
-            }
-            return Ok(Node::Pattern(usage, Arc::new(compiled), nodes));
+            let compiled = match self.patterns.remove(&pattern.id) {
+                Some(compiled) => compiled,
+                None => Pattern::compile(source)
+                    .map(Arc::new)
+                    .map_err(|error| Fault::of_constant(pattern, error.to_string()))?,
+            };
+            nodes.remove(1);
+            return Ok(Node::Pattern(usage, compiled, nodes));
         }
-        let nodes = operands.into_iter().map(|operand| self.node(operand)).collect::<Compiled<_>>()?;
+        if let [Node::Constant(value)] = nodes.as_slice()
+            && CONVERSIONS.contains(&function.name)
+        {
+            match (function.body)(&Meter::new(LIMITS), std::slice::from_ref(value)) {
+                Ok(converted) => return Ok(Node::Constant(converted)),
+                // Too long a constant is converted whenever it is needed.
+                Err(error) if error.is_limit() => {}
+                Err(error) => return Err(Fault::of_constant(expr, error.to_string())),
+            }
+        }
         Ok(Node::Call(function, nodes))
     }
 
@@ -299,22 +307,35 @@ impl Compiler<'_> {
             let (key, value) = (self.node(&entry.key)?, self.node(&entry.value)?);
             entries.push(Entry { key, value, optional: entry.optional });
         }
-        Ok(Node::Map(entries))
+        // As with lists. What would be an error stays one for the evaluation.
+        let constants: Option<Vec<(Key<'static>, Val<'static>)>> = entries
+            .iter()
+            .map(|entry| match (&entry.key, &entry.value) {
+                (Node::Constant(key), Node::Constant(value)) if !entry.optional => {
+                    Some((map_key(key).ok()?, value.clone()))
+                }
+                _ => None,
+            })
+            .collect();
+        Ok(match constants.and_then(|entries| Val::map(entries).ok()) {
+            Some(map) => Node::Constant(map),
+            None => Node::Map(entries),
+        })
     }
 
     /// `Object{…}` with the types below it, and `JSONPatch{…}`.
     fn structure(&mut self, expr: &IdedExpr, type_name: &str, literal: &[IdedEntryExpr]) -> Compiled {
         let type_name = type_name.strip_prefix('.').unwrap_or(type_name);
         let is_patch = type_name == "JSONPatch";
-        if !is_patch && type_name != "Object" && !type_name.starts_with("Object.") {
-            return Err(Fault::new(expr, format!("undeclared reference to '{type_name}'")));
+        if !is_patch_type(type_name) {
+            return Err(Fault::new(expr, format!("undeclared reference to '{type_name}' (in container '')")));
         }
         let mut fields: Vec<Field> = Vec::with_capacity(literal.len());
         for entry in literal {
             let EntryExpr::StructField(field) = &entry.expr else {
                 return Err(Fault::new(expr, "unexpected entry in a struct"));
             };
-            let fault = |message| Fault { node: entry.id, message };
+            let fault = |message| Fault { node: entry.id, message, kind: FaultKind::Node };
             if is_patch && !matches!(field.field.as_str(), "op" | "from" | "path" | "value") {
                 return Err(fault(format!("undefined field '{}'", field.field)));
             }
@@ -359,7 +380,7 @@ impl Compiler<'_> {
         if let ([first, second], Some(variable)) = (names.as_slice(), variables.get(1))
             && first == second
         {
-            return Err(Fault::new(variable, format!("duplicate variable name '{first}'")));
+            return Err(Fault::new(variable, format!("duplicate variable name: {first}")));
         }
         self.loop_with(range, kind, &names, filter, body)
     }
@@ -394,6 +415,16 @@ impl Compiler<'_> {
     }
 }
 
+/// Whether the name is that of a type that mutations make values of.
+fn is_patch_type(name: &str) -> bool {
+    matches!(name, "JSONPatch" | "Object") || name.starts_with("Object.")
+}
+
+/// Types of mutations are not values.
+fn valueless(expr: &IdedExpr, name: &str) -> Fault {
+    Fault::of_constant(expr, format!("reference to undefined type: {name}"))
+}
+
 fn variable_name(expr: &IdedExpr) -> Compiled<&str> {
     match &expr.expr {
         Expr::Ident(name) if !name.starts_with('.') => Ok(name),
@@ -409,7 +440,7 @@ fn only_item(list: &IdedExpr) -> Option<&IdedExpr> {
     }
 }
 
-fn constant(literal: &LiteralValue) -> Val<'static> {
+pub(crate) fn constant(literal: &LiteralValue) -> Val<'static> {
     match literal {
         LiteralValue::Null => Val::Null,
         LiteralValue::Boolean(value) => Val::Bool(*value.inner()),

@@ -9,7 +9,8 @@ use crate::value::Val;
 /// Longest part of a user's data that a message repeats, in characters.
 const MAX_QUOTED: usize = 128;
 
-/// An expression that cannot be compiled, with its place in the source.
+/// An expression that cannot be compiled: the first thing that is wrong with its place in the source, and what
+/// else is.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 #[error("{line}:{column}: {message}")]
 pub struct CompileError {
@@ -19,6 +20,88 @@ pub struct CompileError {
     pub column: usize,
     /// What is wrong, without the place.
     pub message: String,
+    stage: Stage,
+    others: Vec<Problem>,
+}
+
+/// One thing that is wrong with an expression.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Problem {
+    /// Line, from 1.
+    pub line: usize,
+    /// Column in characters, from 1.
+    pub column: usize,
+    /// What is wrong, without the place.
+    pub message: String,
+}
+
+/// When an expression turned out to be wrong. Kubernetes tells the place of errors of the first kind only.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stage {
+    /// While its text, its names and its types were looked at.
+    Check,
+    /// While its constants were computed.
+    Constants,
+    /// While its result was compared with what is wanted.
+    Result,
+}
+
+impl CompileError {
+    pub(crate) fn at(line: usize, column: usize, message: impl Into<String>) -> Self {
+        Self { line, column, message: message.into(), stage: Stage::Check, others: Vec::new() }
+    }
+
+    pub(crate) fn of_result(message: String) -> Self {
+        Self { stage: Stage::Result, ..Self::at(1, 1, message) }
+    }
+
+    /// Nothing when there is no problem.
+    pub(crate) fn of_problems(stage: Stage, problems: Vec<Problem>) -> Option<Self> {
+        let mut problems = problems.into_iter();
+        let Problem { line, column, message } = problems.next()?;
+        Some(Self { line, column, message, stage, others: problems.collect() })
+    }
+
+    /// All that is wrong, in the order of the places.
+    pub fn problems(&self) -> Vec<Problem> {
+        let first = Problem { line: self.line, column: self.column, message: self.message.clone() };
+        std::iter::once(first).chain(self.others.iter().cloned()).collect()
+    }
+
+    /// All that is wrong as Kubernetes tells it, each problem with its line of `source` and a mark below.
+    pub fn describe(&self, source: &str) -> String {
+        match self.stage {
+            Stage::Result => self.message.clone(),
+            Stage::Constants => format!("program instantiation failed: {}", self.message),
+            Stage::Check => {
+                let problems = self.problems();
+                let shown: Vec<String> = problems.iter().map(|problem| problem.describe(source)).collect();
+                format!("compilation failed: {}", shown.join("\n"))
+            }
+        }
+    }
+}
+
+impl Problem {
+    fn describe(&self, source: &str) -> String {
+        let Self { line, column, message } = self;
+        let mut text = format!("ERROR: <input>:{line}:{column}: {message}");
+        let Some(shown) = source.split('\n').nth(line.saturating_sub(1)) else { return text };
+        let shown = shown.replace('\t', " ");
+        text.push_str("\n | ");
+        text.push_str(&shown);
+        text.push_str("\n | ");
+        // Characters outside of ASCII are often twice as wide, and so are their marks.
+        let mut characters = shown.chars();
+        let before = characters.by_ref().take(column.saturating_sub(1));
+        text.extend(before.map(|character| if character.is_ascii() { '.' } else { '\u{ff0e}' }));
+        text.push(if characters.next().is_none_or(|character| character.is_ascii()) {
+            '^'
+        } else {
+            '\u{ff3e}'
+        });
+        text
+    }
 }
 
 /// An evaluation that gave no value.

@@ -98,6 +98,12 @@ pub(crate) fn find(name: &str, member: bool, arity: usize) -> Result<&'static Fu
     })
 }
 
+/// Every function of every library.
+#[cfg(test)]
+pub(crate) fn all() -> impl Iterator<Item = &'static Function> {
+    LIBRARIES.iter().copied().flatten()
+}
+
 /// Whether any library has a function of this name, such as `sets.contains`.
 pub(crate) fn is_known(name: &str) -> bool {
     LIBRARIES.iter().copied().flatten().any(|function| function.name == name)

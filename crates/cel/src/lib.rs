@@ -3,11 +3,11 @@
 //! The `cel` crate gives the parser and the syntax tree and nothing else. What it parsed is compiled into a
 //! small plan (names resolved to slots, literal regular expressions compiled, macros recognised) and the plan
 //! is run by an evaluator of our own, because the library's evaluator bounds neither depth, nor time, nor
-//! memory, and copies its input.
+//! memory, and copies its input. Before that, types are checked as Kubernetes does.
 //!
 //! ```text
-//! source ──syntax──▶ tree ──compile──▶ plan ──machine──▶ Value
-//!          (bounded: length, depth)          (bounded: ticks, bytes, depth)
+//! source ──syntax──▶ tree ──check──▶ tree ──compile──▶ plan ──machine──▶ Value
+//!          (bounded: length, depth)  (bounded: steps)          (bounded: ticks, bytes, depth)
 //! ```
 //!
 //! The invariant: whatever the expression and whatever the object, compiling and evaluating end soon, with a
@@ -20,6 +20,7 @@
 mod activation;
 mod addresses;
 mod arithmetic;
+mod check;
 mod compare;
 mod compile;
 mod comprehension;
@@ -50,7 +51,8 @@ mod value;
 mod versions;
 
 pub use activation::Activation;
-pub use error::{CompileError, EvalError};
+pub use check::{Structure, Type};
+pub use error::{CompileError, EvalError, Problem};
 pub use meter::Limits;
 pub use program::Program;
 pub use scope::{Scope, Slot};

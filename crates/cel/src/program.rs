@@ -4,12 +4,13 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use crate::activation::Activation;
+use crate::check::Type;
 use crate::error::{CompileError, EvalError};
 use crate::machine::Machine;
 use crate::plan::Node;
 use crate::scope::Scope;
 use crate::value::Value;
-use crate::{compile, syntax};
+use crate::{check, compile, syntax};
 
 /// A compiled expression. Cheap to clone, and good for any number of evaluations in any thread.
 #[derive(Clone, Debug)]
@@ -22,16 +23,43 @@ struct Inner {
     source: String,
     plan: Node,
     uses: BTreeSet<Arc<str>>,
+    result: Type,
 }
 
 impl Program {
     /// Compiles `source`, whose names are those of `scope`.
     ///
-    /// Syntax errors, unknown names, unknown functions, calls with a wrong number of arguments and literal
-    /// patterns that are no regular expressions are errors here; types are not checked before evaluation.
+    /// Syntax errors, unknown names and functions, types that do not fit, constants that cannot be converted and
+    /// literal patterns that are no regular expressions are errors here.
     pub fn compile(source: &str, scope: &Scope) -> Result<Self, CompileError> {
-        let (plan, uses) = syntax::parse(source, |tree| compile::compile(tree, scope))?;
-        Ok(Self { inner: Arc::new(Inner { source: source.to_owned(), plan, uses }) })
+        let (plan, uses, result) = syntax::parse(source, |tree| {
+            let checked = check::check(tree, scope)?;
+            let (plan, uses) =
+                compile::compile(tree, scope, checked.patterns).map_err(|fault| vec![fault])?;
+            Ok((plan, uses, checked.result))
+        })?;
+        Ok(Self { inner: Arc::new(Inner { source: source.to_owned(), plan, uses, result }) })
+    }
+
+    /// The type of the result as far as it is known before evaluation.
+    pub fn result_type(&self) -> &Type {
+        &self.inner.result
+    }
+
+    /// An error unless the result's type is one of `wanted`. A type that is only known when evaluated is none
+    /// of them, unless `dyn` is.
+    pub fn demand(&self, wanted: &[Type]) -> Result<(), CompileError> {
+        let found = self.result_type();
+        if wanted.contains(found) {
+            return Ok(());
+        }
+        let message = if let [wanted] = wanted {
+            format!("must evaluate to {wanted} but got {found}")
+        } else {
+            let wanted = wanted.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ");
+            format!("must evaluate to one of [{wanted}] but got {found}")
+        };
+        Err(CompileError::of_result(message))
     }
 
     /// The text it was compiled from.

@@ -1,10 +1,10 @@
 //! matchConditions.
 
 use sallyport_api::MatchCondition;
-use sallyport_cel::Scope;
+use sallyport_cel::{Scope, Type};
 
 use crate::error::{DefinitionError, PolicyError};
-use crate::expression::{Expression, Inputs, Uses};
+use crate::expression::{Expression, Inputs, Uses, condition_scope};
 use crate::family::Family;
 
 /// The matchConditions of one policy.
@@ -16,22 +16,24 @@ pub(crate) struct Conditions {
 }
 
 impl Conditions {
-    /// Compiles conditions; `scope` is the policy's without its variables.
+    /// Compiles conditions of a policy with or without `params`.
     pub(crate) fn compile(
         conditions: &[MatchCondition],
-        scope: &Scope,
+        params: bool,
         family: Family,
         uses: &mut Uses,
     ) -> Result<Self, DefinitionError> {
+        let scope = condition_scope(params);
         let all = conditions
             .iter()
             .map(|condition| {
                 let what = format!("matchConditions[{:?}]", condition.name);
-                let expression = Expression::compile(what, &condition.expression, scope, uses)?;
+                let wanted = [Type::Bool];
+                let expression = Expression::compile_as(&wanted, what, &condition.expression, &scope, uses)?;
                 Ok(expression.named_by(family))
             })
             .collect::<Result<_, _>>()?;
-        Ok(Self { scope: scope.clone(), family, all })
+        Ok(Self { scope, family, all })
     }
 
     /// Whether all are true. One that is false beats those that err, wherever it stands.

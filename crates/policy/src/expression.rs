@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use sallyport_api::{ForEach, Variable};
-use sallyport_cel::{Activation, Limits, Program, Scope, Value as Cel};
+use sallyport_cel::{Activation, Limits, Program, Scope, Type, Value as Cel};
 use serde_json::Value;
 
 use crate::documents::Documents;
@@ -53,6 +53,22 @@ impl Expression {
         Self { what, ..self }
     }
 
+    /// Compiles `source`, whose result must have one of these types. What is only known when evaluated has none
+    /// of them, as in Kubernetes: `object.spec.flag` is no bool, `object.spec.flag == true` is one.
+    pub(crate) fn compile_as(
+        wanted: &[Type],
+        what: impl Into<String>,
+        source: &str,
+        scope: &Scope,
+        uses: &mut Uses,
+    ) -> Result<Self, DefinitionError> {
+        let expression = Self::compile(what, source, scope, uses)?;
+        match expression.program.demand(wanted) {
+            Ok(()) => Ok(expression),
+            Err(error) => Err(DefinitionError::Expression(expression.what, error)),
+        }
+    }
+
     pub(crate) fn what(&self) -> &str {
         &self.what
     }
@@ -95,22 +111,38 @@ impl Uses {
     }
 }
 
-/// The scope of matchConditions: no variables.
-pub(crate) fn base_scope(params: bool) -> Scope {
-    let mut scope = Scope::new(&VARIABLES);
+/// What the expressions of a policy are for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    Mutation,
+    Validation,
+}
+
+/// The scope of matchConditions: no variables, and nothing to make patches with.
+pub(crate) fn condition_scope(params: bool) -> Scope {
+    let mut scope = Scope::admission();
     if params {
-        scope.variable(PARAMS);
+        scope.declare_params();
     }
+    scope.forbid_patches();
     scope
 }
 
-/// The base scope with the policy's variables; each sees those before it.
+/// The scope of a policy's other expressions, with its variables; each sees those before it.
 pub(crate) fn scope_with(
-    base: &Scope,
     variables: &[Variable],
+    params: bool,
+    purpose: Purpose,
     uses: &mut Uses,
 ) -> Result<Scope, DefinitionError> {
-    let mut scope = base.clone();
+    let mut scope = Scope::admission();
+    if params {
+        scope.declare_params();
+    }
+    if purpose == Purpose::Validation {
+        scope.forbid_patches();
+    }
+    scope.compose();
     for (index, variable) in variables.iter().enumerate() {
         if !is_identifier(&variable.name) {
             return Err(DefinitionError::field(
@@ -156,8 +188,16 @@ impl Loop {
             ));
         }
         let list = Expression::compile(format!("{field}.forEach.list"), &each.list, scope, uses)?;
+        let element = match list.program.result_type() {
+            Type::List(element) => Type::clone(element),
+            Type::Dyn => Type::Dyn,
+            other => {
+                let problem = format!("must evaluate to list but got {other}");
+                return Err(DefinitionError::field(list.what, problem));
+            }
+        };
         let mut inner = scope.clone();
-        inner.variable(&each.name);
+        inner.declare(&each.name, element);
         Ok((Self { list, name: each.name.clone() }, inner))
     }
 

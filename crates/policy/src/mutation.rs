@@ -6,7 +6,7 @@ use sallyport_api::{
     FailurePolicy, MatchConstraints, MutatingAdmissionPolicy, MutatingAdmissionPolicyBinding, Mutation,
     MutationPolicy, MutationPolicySpec, OperationType, PatchType, ReinvocationPolicy,
 };
-use sallyport_cel::{Activation, Scope};
+use sallyport_cel::{Activation, Scope, Type};
 use serde_json::{Map, Value};
 
 use crate::admission_policy;
@@ -14,7 +14,7 @@ use crate::binding::{self, Binding, BindingSource};
 use crate::condition::Conditions;
 use crate::documents::Documents;
 use crate::error::{DefinitionError, PolicyError};
-use crate::expression::{Expression, Inputs, Loop, Uses, base_scope, scope_with};
+use crate::expression::{Expression, Inputs, Loop, Purpose, Uses, scope_with};
 use crate::family::Family;
 use crate::library_patch::{self, Operation};
 use crate::matcher::Matcher;
@@ -167,9 +167,9 @@ impl Definition for CompiledMutations {
         }
         let bindings = binding::compile(bindings, spec.param_kind.as_ref(), Self::OPERATIONS)?;
         let mut uses = Uses::default();
-        let base = base_scope(spec.param_kind.is_some() || spec.params.is_some());
-        let conditions = Conditions::compile(&spec.match_conditions, &base, *family, &mut uses)?;
-        let scope = scope_with(&base, &spec.variables, &mut uses)?;
+        let params = spec.param_kind.is_some() || spec.params.is_some();
+        let conditions = Conditions::compile(&spec.match_conditions, params, *family, &mut uses)?;
+        let scope = scope_with(&spec.variables, params, Purpose::Mutation, &mut uses)?;
         let schemas: Vec<&'static Schema> = matcher
             .rules
             .iter()
@@ -216,7 +216,8 @@ impl CompiledMutation {
             }
             (Some(patch), None, None) => {
                 let what = format!("{field}.jsonPatch.expression");
-                let expression = Expression::compile(what, &patch.expression, &scope, uses)?;
+                let wanted = [Type::list(Type::json_patch())];
+                let expression = Expression::compile_as(&wanted, what, &patch.expression, &scope, uses)?;
                 let expression = expression.named_by(family);
                 if family.reads_patches_strictly() {
                     Action::Patch(expression)

@@ -7,7 +7,7 @@ use sallyport_api::{
     AuditAnnotation, FailurePolicy, MatchConstraints, OperationType, Reason, ValidatingAdmissionPolicy,
     ValidatingAdmissionPolicyBinding, Validation, ValidationAction, ValidationPolicy, ValidationPolicySpec,
 };
-use sallyport_cel::{Activation, Scope};
+use sallyport_cel::{Activation, Scope, Type};
 use serde_json::Value;
 
 use crate::admission_policy;
@@ -16,7 +16,7 @@ use crate::binding::{self, Binding, BindingSource};
 use crate::condition::Conditions;
 use crate::documents::Documents;
 use crate::error::{DefinitionError, PolicyError};
-use crate::expression::{Expression, Inputs, Loop, Uses, base_scope, scope_with};
+use crate::expression::{Expression, Inputs, Loop, Purpose, Uses, scope_with};
 use crate::family::Family;
 use crate::findings::{Failure, Findings, Report};
 use crate::matcher::Matcher;
@@ -182,9 +182,9 @@ impl Definition for CompiledValidations {
         }
         let bindings = binding::compile(bindings, spec.param_kind.as_ref(), Self::OPERATIONS)?;
         let mut uses = Uses::default();
-        let base = base_scope(spec.param_kind.is_some() || spec.params.is_some());
-        let conditions = Conditions::compile(&spec.match_conditions, &base, *family, &mut uses)?;
-        let scope = scope_with(&base, &spec.variables, &mut uses)?;
+        let params = spec.param_kind.is_some() || spec.params.is_some();
+        let conditions = Conditions::compile(&spec.match_conditions, params, *family, &mut uses)?;
+        let scope = scope_with(&spec.variables, params, Purpose::Validation, &mut uses)?;
         let validations = spec
             .validations
             .iter()
@@ -234,7 +234,8 @@ fn annotations(
             return Err(DefinitionError::field(format!("{field}.key"), problem));
         }
         let what = format!("{field}.valueExpression");
-        let expression = Expression::compile(what, &annotation.value_expression, scope, uses)?;
+        let wanted = [Type::String, Type::Null];
+        let expression = Expression::compile_as(&wanted, what, &annotation.value_expression, scope, uses)?;
         compiled.push((annotation.key.clone(), expression.named_by(family)));
     }
     Ok(compiled)
@@ -258,13 +259,15 @@ impl CompiledValidation {
             let problem = format!("{code} is not between 400 and 599");
             return Err(DefinitionError::field(format!("{field}.code"), problem));
         }
-        let expression =
-            Expression::compile(format!("{field}.expression"), &validation.expression, scope, uses)?
-                .named_by(family);
+        let what = format!("{field}.expression");
+        let expression = Expression::compile_as(&[Type::Bool], what, &validation.expression, scope, uses)?;
+        let expression = expression.named_by(family);
         let mut optional = |name: &str, source: &Option<String>| {
             let source = source.as_ref().filter(|source| !source.trim().is_empty());
             source
-                .map(|source| Expression::compile(format!("{field}.{name}"), source, scope, uses))
+                .map(|source| {
+                    Expression::compile_as(&[Type::String], format!("{field}.{name}"), source, scope, uses)
+                })
                 .transpose()
         };
         let message_expression = optional("messageExpression", &validation.message_expression)?;

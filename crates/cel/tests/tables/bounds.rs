@@ -94,7 +94,8 @@ fn hostile_expressions_end_soon_with_an_error() {
         ("sharing", format!("[1]{} == [1]{}", ".map(x,[x,x])".repeat(24), ".map(x,[x,x])".repeat(24)), cost),
         ("range", "lists.range(9223372036854775807)".to_owned(), size),
         ("range of ranges", "lists.range(100000).map(x, lists.range(100000))".to_owned(), size),
-        ("pattern", "'aaaa'.matches('(a{300}){300}')".to_owned(), "invalid regular expression"),
+        ("pattern", "'aaaa'.matches('(a{300}){300}')".to_owned(), "invalid matches argument"),
+        ("another pattern", "'aaaa'.find('(a{300}){300}')".to_owned(), "invalid regular expression"),
         (
             "pattern at run time",
             "'aaaa'.matches('(a{300}){30' + '0}')".to_owned(),

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // tests
 
 mod bounds;
+mod check;
 mod kubernetes;
 mod language;
 mod libraries;

@@ -2,7 +2,7 @@
 
 use std::thread;
 
-use sallyport_cel::{Activation, CompileError, EvalError, Limits, Program, Scope, Value};
+use sallyport_cel::{Activation, EvalError, Limits, Program, Scope, Value};
 use serde_json::json;
 
 #[test]
@@ -118,7 +118,6 @@ fn a_program_of_another_scope_is_an_error_not_a_panic() {
 #[test]
 fn compile_errors_show_their_place_first() {
     let error = Program::compile("1 +\n nothing", &Scope::default()).unwrap_err();
-    let message = "undeclared reference to 'nothing'".to_owned();
-    assert_eq!(error, CompileError { line: 2, column: 2, message });
-    assert_eq!(error.to_string(), "2:2: undeclared reference to 'nothing'");
+    assert_eq!((error.line, error.column), (2, 2));
+    assert_eq!(error.to_string(), "2:2: undeclared reference to 'nothing' (in container '')");
 }

@@ -174,10 +174,10 @@ fn actions_apply_to_failures_and_errors_alike() {
     assert_eq!(audited.audit_annotations["validation_failure"], expected);
 
     let annotated = json!({"auditAnnotations": [
-        {"key": "bad", "valueExpression": "object.x"}, {"key": "good", "valueExpression": "'v'"}]});
+        {"key": "bad", "valueExpression": "string(object.x)"}, {"key": "good", "valueExpression": "'v'"}]});
     let bound = json!({"validationActions": ["Warn"]});
     let outcome = validate(validations(&annotated, bound), FailurePolicy::Fail);
-    assert!(message(&outcome).contains("expression 'object.x' resulted in error: no such key: x"));
+    assert!(message(&outcome).contains("expression 'string(object.x)' resulted in error: no such key: x"));
     assert_eq!(outcome.audit_annotations["p.good"], "v");
 }
 

@@ -45,6 +45,11 @@ fn mistakes_in_mutations_are_named() {
         ),
         ("  - {forEach: {list: '[]', as: object}, overlay: {a: b}}", "mutations[0].forEach.as"),
         ("  - {overlay: {a: '${{ unknown }}'}}", "mutations[0].overlay.a"),
+        (
+            "  - jsonPatch: {expression: '[]'}",
+            "mutations[0].jsonPatch.expression: 1:1: must evaluate to list(JSONPatch) but got list(dyn)",
+        ),
+        ("  - jsonPatch: {expression: '[{\"op\": \"add\"}]'}", "must evaluate to list(JSONPatch)"),
     ];
     for (mutation, expected) in rows {
         let found = problem(&mutate_pods("p", "", mutation));
@@ -64,8 +69,40 @@ fn mistakes_in_validations_are_named() {
         ("  auditAnnotations: [{key: 'a*b', valueExpression: \"'x'\"}]", "auditAnnotations[0].key"),
         (
             "  matchConditions: [{name: c, expression: 'variables.x'}]\n  variables: [{name: x, expression: '1'}]\n  validations: [{expression: 'true'}]",
-            "matchConditions[\"c\"]",
+            "matchConditions[\"c\"]: 1:1: undeclared reference to 'variables' (in container '')",
         ),
+        ("  validations: [{expression: object.spec.flag}]", "must evaluate to bool but got dyn"),
+        ("  validations: [{expression: '1'}]", "must evaluate to bool but got int"),
+        (
+            "  matchConditions: [{name: c, expression: object.x}]\n  validations: [{expression: 'true'}]",
+            "matchConditions[\"c\"]: 1:1: must evaluate to bool but got dyn",
+        ),
+        (
+            "  validations: [{expression: 'true', messageExpression: object.x}]",
+            "messageExpression: 1:1: must evaluate to string but got dyn",
+        ),
+        (
+            "  validations: [{expression: 'true', fieldPath: '1'}]",
+            "fieldPath: 1:1: must evaluate to string but got int",
+        ),
+        (
+            "  auditAnnotations: [{key: k, valueExpression: object.x}]",
+            "must evaluate to one of [string null_type] but got dyn",
+        ),
+        (
+            "  variables: [{name: x, expression: '1'}]\n  validations: [{expression: \"variables.x == 'a'\"}]",
+            "1:13: found no matching overload for '_==_' applied to '(int, string)'",
+        ),
+        ("  validations: [{expression: request.nothing == 1}]", "1:8: undefined field 'nothing'"),
+        (
+            "  validations: [{forEach: {list: request.userInfo.groups, as: g}, expression: g}]",
+            "must evaluate to bool but got string",
+        ),
+        (
+            "  validations: [{forEach: {list: request.name, as: g}, expression: 'true'}]",
+            "forEach.list: must evaluate to list but got string",
+        ),
+        ("  validations: [{expression: 'Object{} == Object{}'}]", "undeclared reference to 'Object'"),
     ];
     for (fields, expected) in rows {
         let set = ValidationSet::compile(validations(&[&validate_pods("p", fields)]), namespaces(), None);

@@ -222,7 +222,11 @@ fn errors_name_policy_and_expression_and_follow_the_failure_policy() {
             "failed to apply the patch",
             422,
         ),
-        ("  - jsonPatch: {expression: \"'text'\"}", "must give a list of JSONPatch, not string", 422),
+        (
+            "  - jsonPatch: {expression: \"['text'].map(t, JSONPatch{op: t, path: '/a'})\"}",
+            "operation 0 is not a JSON patch operation",
+            422,
+        ),
         (
             "  - jsonPatch: {expression: \"[JSONPatch{op: 'replace', path: '', value: 1}]\"}",
             "is not an object",

@@ -41,7 +41,8 @@ type Row<'r> = (Option<&'r str>, Option<Value>, &'r str, Result<&'r [&'r str], &
 /// A policy that refuses everything and tells its settings.
 fn review_with(kind: Option<&str>, reference: Option<Value>, namespace: &str) -> Outcome {
     let (version, kind_name) = kind.and_then(|kind| kind.rsplit_once('/')).unwrap_or_default();
-    let expression = if kind.is_some() { "params == null ? 'null' : params.metadata.name" } else { "'none'" };
+    let expression =
+        if kind.is_some() { "params == null ? 'null' : string(params.metadata.name)" } else { "'none'" };
     let mut policy = json!({
         "apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingAdmissionPolicy",
         "metadata": {"name": "p"}, "spec": {

@@ -44,8 +44,8 @@ fn messages_follow_the_author_then_upstream() {
         // upstream 15
         ("messageExpression: \"' '\", message: plan b", "plan b (policy p)"),
         ("messageExpression: \"'a\\\\nb'\", message: plan b", "plan b (policy p)"),
-        ("messageExpression: object.nothing, message: plan b", "plan b (policy p)"),
-        ("messageExpression: object.nothing", "failed expression: 1 == 2 (policy p)"),
+        ("messageExpression: string(object.nothing), message: plan b", "plan b (policy p)"),
+        ("messageExpression: string(object.nothing)", "failed expression: 1 == 2 (policy p)"),
         (&long, "failed expression: 1 == 2 (policy p)"),
     ];
     for (fields, expected) in rows {
@@ -111,7 +111,7 @@ fn c_51_audit_keys_are_valid_however_long_the_name() {
     let name = "a-very-long.name-of-a-policy.".repeat(7) + "end";
     let policy = validate_pods(
         &name,
-        "  validationActions: [Audit]\n  validations: [{expression: 'false'}]\n  auditAnnotations: [{key: who, valueExpression: object.metadata.name}, {key: none, valueExpression: 'null'}]",
+        "  validationActions: [Audit]\n  validations: [{expression: 'false'}]\n  auditAnnotations: [{key: who, valueExpression: string(object.metadata.name)}, {key: none, valueExpression: 'null'}]",
     );
     let outcome = validate(&validation_set(&[&policy]), &pod(json!({}), json!({})));
     let keys: Vec<&String> = outcome.audit_annotations.keys().collect();
@@ -131,14 +131,15 @@ fn c_51_audit_keys_are_valid_however_long_the_name() {
 #[test]
 fn evaluation_errors_obey_the_actions_and_those_of_annotations_do_not() {
     let object = pod(json!({}), json!({}));
-    let denied = validate_pods("p", "  validations: [{expression: object.nothing, reason: Unauthorized}]");
+    let denied =
+        validate_pods("p", "  validations: [{expression: object.nothing == 1, reason: Unauthorized}]");
     let outcome = validate(&validation_set(&[&denied]), &object);
     assert_eq!(message(&outcome), "policy p: validations[0].expression: no such key: nothing");
     let status = outcome.status.unwrap();
     assert_eq!((status.code, status.reason.as_str()), (422, "Invalid"));
 
     let warned =
-        validate_pods("p", "  validationActions: [Warn]\n  validations: [{expression: object.nothing}]");
+        validate_pods("p", "  validationActions: [Warn]\n  validations: [{expression: object.nothing == 1}]");
     let outcome = validate(&validation_set(&[&warned]), &object);
     assert!(outcome.allowed);
     assert_eq!(outcome.warnings, ["policy p: validations[0].expression: no such key: nothing"]);
@@ -146,7 +147,7 @@ fn evaluation_errors_obey_the_actions_and_those_of_annotations_do_not() {
 
     let annotated = validate_pods(
         "p",
-        "  validationActions: [Warn]\n  validations: [{expression: 'true'}]\n  auditAnnotations: [{key: k, valueExpression: object.nothing}]",
+        "  validationActions: [Warn]\n  validations: [{expression: 'true'}]\n  auditAnnotations: [{key: k, valueExpression: string(object.nothing)}]",
     );
     assert!(!validate(&validation_set(&[&annotated]), &object).allowed);
 }
@@ -155,7 +156,7 @@ fn evaluation_errors_obey_the_actions_and_those_of_annotations_do_not() {
 fn errors_under_ignore_pass_but_failures_do_not() {
     let policy = validate_pods(
         "p",
-        "  failurePolicy: Ignore\n  validations: [{expression: object.nothing}, {expression: 'object.metadata.name == \"x\"', message: m}]",
+        "  failurePolicy: Ignore\n  validations: [{expression: object.nothing == 1}, {expression: 'object.metadata.name == \"x\"', message: m}]",
     );
     let set = validation_set(&[&policy]);
     let request = pod_request(Operation::Create);
@@ -178,8 +179,8 @@ fn a_false_match_condition_beats_one_that_errs() {
             &format!("  matchConditions:\n{conditions}\n  validations: [{{expression: 'false'}}]"),
         )
     };
-    let errs = "  - {name: errs, expression: object.nothing}";
-    let errs_too = "  - {name: errs-too, expression: object.neither}";
+    let errs = "  - {name: errs, expression: object.nothing == 1}";
+    let errs_too = "  - {name: errs-too, expression: object.neither == 1}";
     let no = "  - {name: 'no', expression: 'false'}";
     let object = pod(json!({}), json!({}));
     for conditions in [format!("{errs}\n{no}"), format!("{no}\n{errs}")] {
@@ -211,12 +212,12 @@ fn messages_and_warnings_are_bounded() {
     let each = "forEach: {list: object.spec.many, as: n}, expression: 'false'";
     let deny = validate_pods(
         "p",
-        &format!("  validations: [{{{each}, messageExpression: \"n + object.spec.pad\"}}]"),
+        &format!("  validations: [{{{each}, messageExpression: \"string(n + object.spec.pad)\"}}]"),
     );
     let warn = validate_pods(
         "p",
         &format!(
-            "  validationActions: [Warn]\n  validations: [{{{each}, messageExpression: \"n + object.spec.pad\"}}]"
+            "  validationActions: [Warn]\n  validations: [{{{each}, messageExpression: \"string(n + object.spec.pad)\"}}]"
         ),
     );
     let mut object = pod(json!({}), json!({}));
