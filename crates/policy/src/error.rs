@@ -5,6 +5,7 @@ use std::error::Error;
 use sallyport_cel::{CompileError, EvalError};
 use thiserror::Error;
 
+use crate::configuration::ConfigurationError;
 use crate::merge::MergeError;
 
 /// A policy that cannot be put in force.
@@ -62,6 +63,13 @@ pub(crate) enum PolicyError {
     Patch { what: String, problem: String },
     #[error("{0}")]
     Merge(String, #[source] MergeError),
+    #[error("{0}")]
+    Configuration(String, #[source] ConfigurationError),
+    #[error(
+        "the object is in {present}, the policy is for {wanted}, and it cannot be converted here; name both \
+         versions in resourceRules, or register the webhook for the one alone"
+    )]
+    Version { present: String, wanted: String },
     #[error("{what}: {found} elements are more than the {limit} allowed")]
     TooMany { what: String, found: usize, limit: usize },
     #[error("{what}: makes more than {limit} bytes")]
@@ -80,10 +88,16 @@ impl PolicyError {
             | Self::Namespace(_)
             | Self::TooMany { .. }
             | Self::TooLarge { .. }
+            | Self::Version { .. }
             | Self::TooLong(_) => true,
+            Self::Configuration(_, ConfigurationError::UnknownKind(_)) => return (503, "ServiceUnavailable"),
             Self::Evaluation(_, source) => source.is_limit(),
             Self::Several(errors) => errors.iter().any(|error| error.status().0 == 500),
-            Self::Type { .. } | Self::Operation { .. } | Self::Patch { .. } | Self::Merge(..) => false,
+            Self::Type { .. }
+            | Self::Operation { .. }
+            | Self::Patch { .. }
+            | Self::Merge(..)
+            | Self::Configuration(..) => false,
         };
         if internal { (500, "InternalError") } else { (422, "Invalid") }
     }

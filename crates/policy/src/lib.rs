@@ -19,12 +19,16 @@
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
 
 mod annotation;
+mod apply;
 mod condition;
+mod configuration;
+mod conformance;
 mod diff;
 mod documents;
 mod error;
 mod expression;
 mod index;
+mod instant;
 mod matcher;
 mod measure;
 mod merge;
@@ -47,4 +51,5 @@ pub use namespaces::Namespaces;
 pub use outcome::{Cause, Outcome, PolicyResult, PolicyState, PolicyStatus, ResultKind, Status};
 pub use request::{GroupVersionKind, GroupVersionResource, Operation, Request, Review, UserInfo};
 pub use sallyport_api::FailurePolicy;
+pub use schema::Schemas;
 pub use validation::ValidationSet;

@@ -10,9 +10,11 @@ use sallyport_api::{
 use sallyport_cel::{Activation, Scope};
 use serde_json::{Map, Value};
 
+use crate::apply::apply_configuration;
 use crate::condition::Conditions;
+use crate::configuration::{self, Node};
 use crate::diff::{MAX_PATCH_BYTES, diff};
-use crate::documents::Documents;
+use crate::documents::{Documents, set_api_version};
 use crate::error::{DefinitionError, PolicyError};
 use crate::expression::{Expression, Inputs, Loop, Uses, scope_with};
 use crate::matcher::Matcher;
@@ -22,9 +24,9 @@ use crate::namespaces::Namespaces;
 use crate::outcome::{Gathering, Outcome, PolicyResult, PolicyStatus, ResultKind};
 use crate::overlay::Overlay;
 use crate::patch;
-use crate::request::Review;
+use crate::request::{GroupVersionKind, Request, Review};
 use crate::safety;
-use crate::schema::{self, Schema};
+use crate::schema::{Schema, Schemas};
 use crate::set::{Definition, Match, Set};
 
 /// A compiled set of mutation policies.
@@ -44,8 +46,18 @@ impl MutationSet {
         namespaces: Arc<Namespaces>,
         previous: Option<&Self>,
     ) -> Self {
+        Self::compile_with(policies, namespaces, Arc::default(), previous)
+    }
+
+    /// The same with custom kinds, which then merge as their definitions say.
+    pub fn compile_with(
+        policies: Vec<MutationPolicy>,
+        namespaces: Arc<Namespaces>,
+        schemas: Arc<Schemas>,
+        previous: Option<&Self>,
+    ) -> Self {
         let policies = policies.into_iter().map(|policy| (policy.metadata.name, policy.spec));
-        Self { set: Set::compile(policies, namespaces, previous.map(|previous| &previous.set)) }
+        Self { set: Set::compile(policies, namespaces, schemas, previous.map(|previous| &previous.set)) }
     }
 
     /// The policies in the order of their names; results refer to them by index.
@@ -63,8 +75,16 @@ impl MutationSet {
         if matches!(safety::is_mirror_pod(&documents), Ok(true)) {
             return Gathering::default().finish(None);
         }
-        Run { documents: &documents, door, gathering: Gathering::default(), changes: 0, current: None }
-            .all(&self.set, &candidates)
+        let schemas = self.set.schemas();
+        Run {
+            documents: &documents,
+            schemas,
+            door,
+            gathering: Gathering::default(),
+            changes: 0,
+            current: None,
+        }
+        .all(&self.set, &candidates)
     }
 }
 
@@ -89,6 +109,7 @@ struct CompiledMutation {
 enum Action {
     Patch(Expression),
     Overlay(Overlay),
+    Configuration(Expression),
 }
 
 impl Definition for CompiledMutations {
@@ -103,21 +124,14 @@ impl Definition for CompiledMutations {
         spec.failure_policy
     }
 
-    fn compile(spec: &Self::Spec, matcher: &Matcher) -> Result<Self, DefinitionError> {
+    fn compile(spec: &Self::Spec, matcher: &Matcher, schemas: &Schemas) -> Result<Self, DefinitionError> {
         if spec.mutations.is_empty() {
             return Err(DefinitionError::field("mutations", "must not be empty"));
         }
         let mut uses = Uses::default();
         let conditions = Conditions::compile(&spec.match_conditions, &mut uses)?;
         let scope = scope_with(&spec.variables, &mut uses)?;
-        let schemas: Vec<&'static Schema> = matcher
-            .rules
-            .iter()
-            .flat_map(|rule| {
-                rule.groups.iter().flat_map(|group| rule.resources.iter().map(move |it| (group, it)))
-            })
-            .map(|(group, (resource, _))| schema::of_resource(group, resource))
-            .collect();
+        let schemas: Vec<Schema<'_>> = matcher.rules.iter().flat_map(|rule| rule.schemas(schemas)).collect();
         let mutations = spec
             .mutations
             .iter()
@@ -134,7 +148,7 @@ impl CompiledMutation {
         index: usize,
         mutation: &Mutation,
         scope: &Scope,
-        schemas: &[&'static Schema],
+        schemas: &[Schema<'_>],
         uses: &mut Uses,
     ) -> Result<Self, DefinitionError> {
         let field = format!("mutations[{index}]");
@@ -145,11 +159,11 @@ impl CompiledMutation {
             }
             None => (None, scope.clone()),
         };
-        let one_of = "exactly one of jsonPatch and overlay must be set";
+        let one_of = "exactly one of jsonPatch, applyConfiguration and overlay must be set";
         let action = match (&mutation.json_patch, &mutation.overlay, &mutation.apply_configuration) {
-            (_, _, Some(_)) => {
-                let problem = "not supported yet; write an overlay or a jsonPatch";
-                return Err(DefinitionError::field(format!("{field}.applyConfiguration"), problem));
+            (None, None, Some(configuration)) => {
+                let what = format!("{field}.applyConfiguration.expression");
+                Action::Configuration(Expression::compile(what, &configuration.expression, &scope, uses)?)
             }
             (Some(patch), None, None) => {
                 let what = format!("{field}.jsonPatch.expression");
@@ -165,7 +179,7 @@ impl CompiledMutation {
             None => true,
             Some(PatchType::JSONPatch) => matches!(action, Action::Patch(_)),
             Some(PatchType::Overlay) => matches!(action, Action::Overlay(_)),
-            Some(PatchType::ApplyConfiguration) => false,
+            Some(PatchType::ApplyConfiguration) => matches!(action, Action::Configuration(_)),
         };
         if !agrees {
             let problem = "does not agree with the member that is set; it may be left out";
@@ -179,11 +193,14 @@ impl CompiledMutation {
 enum Change {
     Patch(Vec<json_patch::PatchOperation>),
     Overlay(Map<String, Value>),
+    /// The fields of a partial object.
+    Configuration(Vec<(String, Node)>),
 }
 
 /// One review's way through the policies.
 struct Run<'r> {
     documents: &'r Documents<'r>,
+    schemas: &'r Schemas,
     door: FailurePolicy,
     gathering: Gathering,
     /// How often the object has changed.
@@ -196,22 +213,23 @@ struct Run<'r> {
 struct Again<'s> {
     policy: &'s CompiledMutations,
     name: &'s str,
+    request: Option<Request>,
     /// Its place in the results.
     result: usize,
     /// What `Run::changes` was when it had run.
     seen: usize,
 }
 
-impl<'r> Run<'r> {
+impl Run<'_> {
     fn all(mut self, set: &Set<CompiledMutations>, candidates: &[usize]) -> Outcome {
         let mut again = Vec::new();
         for candidate in candidates {
             let started = Instant::now();
-            let Some(Match { index, name, policy }) = set.select(*candidate, self.documents) else {
+            let Some(Match { index, name, request, policy }) = set.select(*candidate, self.documents) else {
                 continue;
             };
             let (outcome, good) = match policy {
-                Ok(policy) => (self.policy(name, policy), Some(policy)),
+                Ok(policy) => (self.policy(name, policy, request.as_ref()), Some(policy)),
                 Err(error) => (Err(error), None),
             };
             let result = self.note(name, outcome);
@@ -222,15 +240,15 @@ impl<'r> Run<'r> {
             let ran = matches!(result, ResultKind::Applied | ResultKind::Unchanged);
             if let Some(policy) = good.filter(|policy| ran && policy.reinvoked) {
                 let result = self.gathering.results.len() - 1;
-                again.push(Again { policy, name, result, seen: self.changes });
+                again.push(Again { policy, name, request, result, seen: self.changes });
             }
         }
-        for Again { policy, name, result, seen } in again {
+        for Again { policy, name, request, result, seen } in again {
             if self.changes == seen {
                 continue;
             }
             let started = Instant::now();
-            let outcome = self.policy(name, policy);
+            let outcome = self.policy(name, policy, request.as_ref());
             let second = self.note(name, outcome);
             if let Some(first) = self.gathering.results.get_mut(result) {
                 first.duration += started.elapsed();
@@ -255,8 +273,32 @@ impl<'r> Run<'r> {
         })
     }
 
-    fn policy(&mut self, name: &str, policy: &CompiledMutations) -> Result<ResultKind, PolicyError> {
-        let received = Inputs::fetch(self.documents, policy.uses)?;
+    /// Runs one policy, on the object in another version if its rules name that.
+    fn policy(
+        &mut self,
+        name: &str,
+        policy: &CompiledMutations,
+        request: Option<&Request>,
+    ) -> Result<ResultKind, PolicyError> {
+        let Some(request) = request else { return self.policy_on(name, policy, self.documents) };
+        let documents = self.documents.converted(request);
+        if let Some(current) = &mut self.current {
+            set_api_version(current, &request.kind.api_version());
+        }
+        let outcome = self.policy_on(name, policy, &documents);
+        if let Some(current) = &mut self.current {
+            set_api_version(current, &self.documents.review.request.kind.api_version());
+        }
+        outcome
+    }
+
+    fn policy_on(
+        &mut self,
+        name: &str,
+        policy: &CompiledMutations,
+        documents: &Documents<'_>,
+    ) -> Result<ResultKind, PolicyError> {
+        let received = Inputs::fetch(documents, policy.uses)?;
         let Some(original) = received.object else { return Ok(ResultKind::Unchanged) };
         let inputs = received.with_object(self.current.as_ref().unwrap_or(original));
         if !policy.conditions.hold(&inputs)? {
@@ -266,7 +308,8 @@ impl<'r> Run<'r> {
         let snapshot = if self.door == FailurePolicy::Ignore { self.current.clone() } else { None };
         let immutable = safety::is_immutable(self.documents.review.request);
         let before = if immutable { self.current.clone() } else { None };
-        let mut changed = match self.mutations(policy, &received, original) {
+        let kind = &documents.review.request.kind;
+        let mut changed = match self.mutations(policy, &received, original, kind) {
             Ok(changed) => changed,
             Err(error) => {
                 if self.door == FailurePolicy::Ignore {
@@ -300,8 +343,9 @@ impl<'r> Run<'r> {
     fn mutations(
         &mut self,
         policy: &CompiledMutations,
-        received: &Inputs<'r>,
-        original: &'r Value,
+        received: &Inputs<'_>,
+        original: &Value,
+        kind: &GroupVersionKind,
     ) -> Result<bool, PolicyError> {
         let mut changed = false;
         for mutation in &policy.mutations {
@@ -310,7 +354,7 @@ impl<'r> Run<'r> {
                 mutation.evaluate(&received.with_object(object))?
             };
             for change in steps {
-                changed |= self.carry_out(mutation, change, original)?;
+                changed |= self.carry_out(mutation, change, original, kind)?;
             }
         }
         Ok(changed)
@@ -321,6 +365,7 @@ impl<'r> Run<'r> {
         mutation: &CompiledMutation,
         change: Change,
         original: &Value,
+        kind: &GroupVersionKind,
     ) -> Result<bool, PolicyError> {
         match (change, &mutation.action) {
             (Change::Patch(operations), Action::Patch(expression)) => {
@@ -342,12 +387,16 @@ impl<'r> Run<'r> {
                 Ok(changed)
             }
             (Change::Overlay(overlay), _) => {
-                let kind = &self.documents.review.request.kind;
                 let target = self.current.get_or_insert_with(|| original.clone());
-                merge(target, overlay, schema::of_kind(&kind.group, &kind.kind))
+                merge(target, overlay, self.schemas.of_kind_or_other(kind))
                     .map_err(|error| PolicyError::Merge(format!("{}.overlay", mutation.field), error))
             }
-            (Change::Patch(_), Action::Overlay(_)) => Ok(false),
+            (Change::Configuration(fields), Action::Configuration(expression)) => {
+                let target = self.current.get_or_insert_with(|| original.clone());
+                apply_configuration(target, fields, kind, self.schemas)
+                    .map_err(|error| PolicyError::Configuration(expression.what().to_owned(), error))
+            }
+            (Change::Patch(_) | Change::Configuration(_), _) => Ok(false),
         }
     }
 
@@ -399,6 +448,12 @@ impl CompiledMutation {
             Action::Patch(expression) => {
                 let (operations, bytes) = patch::operations(expression, &expression.evaluate(activation)?)?;
                 (Change::Patch(operations), bytes)
+            }
+            Action::Configuration(expression) => {
+                let fields = configuration::fields(&expression.evaluate(activation)?)
+                    .map_err(|error| PolicyError::Configuration(expression.what().to_owned(), error))?;
+                let bytes = fields.iter().map(|(name, node)| name.len() + node.bytes()).sum();
+                (Change::Configuration(fields), bytes)
             }
         };
         *room = room

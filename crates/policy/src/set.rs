@@ -8,10 +8,11 @@ use sallyport_api::{FailurePolicy, MatchConstraints, OperationType};
 use crate::documents::Documents;
 use crate::error::{DefinitionError, PolicyError};
 use crate::index::Index;
-use crate::matcher::Matcher;
+use crate::matcher::{Matcher, Matching};
 use crate::namespaces::Namespaces;
 use crate::outcome::{PolicyState, PolicyStatus};
-use crate::request::Request;
+use crate::request::{GroupVersionKind, Request};
+use crate::schema::Schemas;
 
 /// A kind of policy that can be compiled.
 pub(crate) trait Definition: Sized {
@@ -22,7 +23,7 @@ pub(crate) trait Definition: Sized {
 
     fn constraints(spec: &Self::Spec) -> &MatchConstraints;
     fn failure_policy(spec: &Self::Spec) -> FailurePolicy;
-    fn compile(spec: &Self::Spec, matcher: &Matcher) -> Result<Self, DefinitionError>;
+    fn compile(spec: &Self::Spec, matcher: &Matcher, schemas: &Schemas) -> Result<Self, DefinitionError>;
 }
 
 /// A policy that is in force.
@@ -48,6 +49,7 @@ pub(crate) struct Set<D: Definition> {
     statuses: Vec<PolicyStatus>,
     index: Index,
     namespaces: Arc<Namespaces>,
+    schemas: Arc<Schemas>,
 }
 
 /// A policy that matches a request.
@@ -56,6 +58,8 @@ pub(crate) struct Match<'s, D> {
     pub(crate) index: usize,
     /// Its name.
     pub(crate) name: &'s str,
+    /// The request in the version that the policy is for, where that is not the one in which the object is.
+    pub(crate) request: Option<Request>,
     /// The policy, or why it cannot be evaluated.
     pub(crate) policy: Result<&'s D, PolicyError>,
 }
@@ -66,13 +70,15 @@ impl<D: Definition> Set<D> {
     pub(crate) fn compile(
         policies: impl IntoIterator<Item = (Option<String>, D::Spec)>,
         namespaces: Arc<Namespaces>,
+        schemas: Arc<Schemas>,
         previous: Option<&Self>,
     ) -> Self {
         let good: HashMap<&str, &Arc<Good<D>>> = previous.into_iter().flat_map(Self::good).collect();
         let mut policies: Vec<(Option<String>, D::Spec)> = policies.into_iter().collect();
         // Stable: of several with one name the first given counts.
         policies.sort_by(|(a, _), (b, _)| a.cmp(b));
-        let mut set = Self { entries: Vec::new(), statuses: Vec::new(), index: Index::default(), namespaces };
+        let mut set =
+            Self { entries: Vec::new(), statuses: Vec::new(), index: Index::default(), namespaces, schemas };
         let mut seen = HashSet::new();
         for (name, spec) in policies {
             let wrong = match &name {
@@ -97,12 +103,16 @@ impl<D: Definition> Set<D> {
         &self.namespaces
     }
 
+    pub(crate) fn schemas(&self) -> &Schemas {
+        &self.schemas
+    }
+
     /// The policies at `door` whose rules match, in the order of their names.
     pub(crate) fn candidates(&self, request: &Request, door: FailurePolicy) -> Vec<usize> {
         let mut candidates = self.index.candidates(request);
         candidates.retain(|index| {
             self.statuses.get(*index).is_some_and(|status| status.failure_policy == door)
-                && self.matcher(*index).is_some_and(|matcher| matcher.matches_rules(request))
+                && self.matcher(*index).is_some_and(|it| it.matches_rules(request, &self.schemas).is_some())
         });
         candidates
     }
@@ -110,13 +120,46 @@ impl<D: Definition> Set<D> {
     /// The candidate with this index if its selectors match too, or if that cannot be told.
     pub(crate) fn select(&self, index: usize, documents: &Documents<'_>) -> Option<Match<'_, D>> {
         let (entry, status) = (self.entries.get(index)?, self.statuses.get(index)?);
-        let policy = match (self.matcher(index)?.matches_selectors(documents), entry) {
+        let matcher = self.matcher(index)?;
+        let policy = match (matcher.matches_selectors(documents), entry) {
             (Ok(false), _) => return None,
             (Err(error), _) => Err(error),
             (Ok(true), Entry::Good(good)) => Ok(&good.policy),
             (Ok(true), Entry::Broken(_)) => Err(PolicyError::Broken(status.message.clone())),
         };
-        Some(Match { index, name: &status.name, policy })
+        let (request, policy) = match self.converted(matcher, documents) {
+            Ok(request) => (request, policy),
+            Err(error) => (None, policy.and(Err(error))),
+        };
+        Some(Match { index, name: &status.name, request, policy })
+    }
+
+    /// The request in the version that a policy's rules name, if the object is not in that one.
+    fn converted(
+        &self,
+        matcher: &Matcher,
+        documents: &Documents<'_>,
+    ) -> Result<Option<Request>, PolicyError> {
+        let request = documents.review.request;
+        let found = matcher.matches_rules(request, &self.schemas);
+        let wanted: Option<&GroupVersionKind> = match found {
+            None | Some(Matching::Own) => return Ok(None),
+            Some(Matching::As(_, kind)) => Some(kind),
+            Some(Matching::Unknown) => None,
+        };
+        let nothing = documents.review.object.is_empty() && documents.review.old_object.is_empty();
+        let same = |kind: &GroupVersionKind| {
+            *kind == request.kind || nothing || self.schemas.differ_in_version_only(&request.kind, kind)
+        };
+        match found {
+            Some(Matching::As(resource, kind)) if same(kind) => {
+                Ok(Some(request.converted(resource.clone(), kind.clone())))
+            }
+            _ => Err(PolicyError::Version {
+                present: request.kind.to_string(),
+                wanted: wanted.map_or_else(|| "another version".to_owned(), GroupVersionKind::to_string),
+            }),
+        }
     }
 
     fn add(
@@ -130,7 +173,7 @@ impl<D: Definition> Set<D> {
         let matcher = Matcher::compile(D::constraints(&spec), D::OPERATIONS);
         let compiled = match (wrong, last) {
             (None, Some(last)) if last.spec == spec => Ok(last),
-            (None, last) => build(spec, &matcher).map_err(|error| (error, last)),
+            (None, last) => build(spec, &matcher, &self.schemas).map_err(|error| (error, last)),
             (Some(error), last) => Err((error, last)),
         };
         let (entry, state, failure_policy, message) = match compiled {
@@ -150,9 +193,9 @@ impl<D: Definition> Set<D> {
         let index = self.entries.len();
         self.entries.push(entry);
         self.statuses.push(PolicyStatus { name, failure_policy, state, message });
-        let Self { entries, index: by_resource, .. } = self;
+        let Self { entries, index: by_resource, schemas, .. } = self;
         if let Some(matcher) = entries.last().and_then(Entry::matcher) {
-            by_resource.insert(index, matcher);
+            by_resource.insert(index, matcher, schemas);
         }
     }
 
@@ -180,8 +223,9 @@ impl<D: Definition> Entry<D> {
 fn build<D: Definition>(
     spec: D::Spec,
     matcher: &Result<Matcher, DefinitionError>,
+    schemas: &Schemas,
 ) -> Result<Arc<Good<D>>, DefinitionError> {
     let matcher = matcher.clone()?;
-    let policy = D::compile(&spec, &matcher)?;
+    let policy = D::compile(&spec, &matcher, schemas)?;
     Ok(Arc::new(Good { spec, matcher, policy }))
 }

@@ -22,6 +22,7 @@ use crate::outcome::{
 };
 use crate::request::Review;
 use crate::safety;
+use crate::schema::Schemas;
 use crate::set::{Definition, Match, Set};
 
 /// Longest message that a messageExpression may give, in bytes.
@@ -45,8 +46,18 @@ impl ValidationSet {
         namespaces: Arc<Namespaces>,
         previous: Option<&Self>,
     ) -> Self {
+        Self::compile_with(policies, namespaces, Arc::default(), previous)
+    }
+
+    /// The same with custom kinds, whose versions can then stand for each other.
+    pub fn compile_with(
+        policies: Vec<ValidationPolicy>,
+        namespaces: Arc<Namespaces>,
+        schemas: Arc<Schemas>,
+        previous: Option<&Self>,
+    ) -> Self {
         let policies = policies.into_iter().map(|policy| (policy.metadata.name, policy.spec));
-        Self { set: Set::compile(policies, namespaces, previous.map(|previous| &previous.set)) }
+        Self { set: Set::compile(policies, namespaces, schemas, previous.map(|previous| &previous.set)) }
     }
 
     /// The policies in the order of their names; results refer to them by index.
@@ -67,11 +78,12 @@ impl ValidationSet {
         }
         for candidate in candidates {
             let started = Instant::now();
-            let Some(Match { index, name, policy }) = self.set.select(candidate, &documents) else {
+            let Some(Match { index, name, request, policy }) = self.set.select(candidate, &documents) else {
                 continue;
             };
+            let converted = request.as_ref().map(|request| documents.converted(request));
             let findings = match policy {
-                Ok(policy) => policy.evaluate(name, &documents),
+                Ok(policy) => policy.evaluate(name, converted.as_ref().unwrap_or(&documents)),
                 Err(error) => Err(error),
             };
             let result = match findings {
@@ -124,7 +136,7 @@ impl Definition for CompiledValidations {
         spec.failure_policy
     }
 
-    fn compile(spec: &Self::Spec, _: &Matcher) -> Result<Self, DefinitionError> {
+    fn compile(spec: &Self::Spec, _: &Matcher, _: &Schemas) -> Result<Self, DefinitionError> {
         if spec.validations.is_empty() && spec.audit_annotations.is_empty() {
             let problem = "must not be empty unless there are auditAnnotations";
             return Err(DefinitionError::field("validations", problem));

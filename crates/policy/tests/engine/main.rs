@@ -1,6 +1,7 @@
 //! The policy engine through its public surface: policies in YAML, reviews in JSON.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, missing_docs)]
 
+mod configurations;
 mod definitions;
 mod fixtures;
 mod idempotence;
@@ -9,3 +10,4 @@ mod mutations;
 mod recipes;
 mod safety;
 mod validations;
+mod versions;
