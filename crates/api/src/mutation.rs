@@ -78,7 +78,7 @@ pub struct Mutation {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "any_object")]
     pub overlay: Option<Map<String, Value>>,
-    /// Named for manifests that come from Kubernetes' own kind; not supported yet.
+    /// CEL giving a partial object, merged as Kubernetes' server-side apply does.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub apply_configuration: Option<ApplyConfiguration>,
     /// Carries the mutation out for each element of a list.

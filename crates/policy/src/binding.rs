@@ -14,6 +14,7 @@ use crate::documents::Documents;
 use crate::error::{DefinitionError, PolicyError};
 use crate::matcher::Matcher;
 use crate::objects::{Objects, split};
+use crate::schema::Schemas;
 use crate::selector::Selector;
 
 /// A binding as written.
@@ -145,17 +146,18 @@ impl Binding {
         documents: &Documents<'_>,
         objects: &'s Objects,
     ) -> Result<Option<Vec<Option<&'s Value>>>, PolicyError> {
-        if !self.matches(documents)? {
+        if !self.matches(documents, objects.schemas())? {
             return Ok(None);
         }
         Ok(Some(self.params(objects, &documents.review.request.namespace)?))
     }
 
-    fn matches(&self, documents: &Documents<'_>) -> Result<bool, PolicyError> {
+    fn matches(&self, documents: &Documents<'_>, schemas: &Schemas) -> Result<bool, PolicyError> {
         match &self.matcher {
             None => Ok(true),
             Some(matcher) => {
-                Ok(matcher.matches_rules(documents.review.request) && matcher.matches_selectors(documents)?)
+                let covered = matcher.matches_rules(documents.review.request, schemas).is_some();
+                Ok(covered && matcher.matches_selectors(documents)?)
             }
         }
     }

@@ -29,6 +29,11 @@ impl Family {
         self.is_ours()
     }
 
+    /// Whether its failure policy says what follows from every error. The API server lets some through it.
+    pub(crate) fn is_bound_by_failure_policy(self) -> bool {
+        self.is_ours()
+    }
+
     /// Whether `IfNeeded` means another policy's change. The API server runs such policies once more after any
     /// mutation that succeeded, be it their own and be it without effect.
     pub(crate) fn ignores_own_changes(self) -> bool {

@@ -20,8 +20,12 @@
 
 mod admission_policy;
 mod annotation;
+mod apply;
 mod binding;
 mod condition;
+mod configuration;
+mod conformance;
+mod decoding;
 mod diff;
 mod documents;
 mod error;
@@ -29,6 +33,7 @@ mod expression;
 mod family;
 mod findings;
 mod index;
+mod instant;
 mod library_patch;
 mod matcher;
 mod measure;

@@ -12,6 +12,7 @@ use serde_json::{Map, Value};
 use crate::admission_policy;
 use crate::binding::{self, Binding, BindingSource};
 use crate::condition::Conditions;
+use crate::configuration::{self, Node};
 use crate::documents::Documents;
 use crate::error::{DefinitionError, PolicyError};
 use crate::expression::{Expression, Inputs, Loop, Purpose, Uses, scope_with};
@@ -27,7 +28,7 @@ use crate::patch;
 use crate::request::Review;
 use crate::round::Run;
 use crate::safety;
-use crate::schema::{self, Schema};
+use crate::schema::{Schema, Schemas};
 use crate::set::{Definition, Set};
 
 /// What a mutation set is compiled from: our policies, and the API server's own with their bindings.
@@ -134,6 +135,7 @@ pub(crate) enum Action {
     /// A JSON patch as the API server reads it.
     LibraryPatch(Expression),
     Overlay(Overlay),
+    Configuration(Expression),
 }
 
 impl Definition for CompiledMutations {
@@ -156,7 +158,7 @@ impl Definition for CompiledMutations {
         source.spec.failure_policy
     }
 
-    fn compile(source: &Self::Spec, matcher: &Matcher) -> Result<Self, DefinitionError> {
+    fn compile(source: &Self::Spec, matcher: &Matcher, schemas: &Schemas) -> Result<Self, DefinitionError> {
         let MutationSource { family, spec, bindings } = source;
         if spec.mutations.is_empty() {
             return Err(DefinitionError::field("mutations", "must not be empty"));
@@ -170,14 +172,7 @@ impl Definition for CompiledMutations {
         let params = spec.param_kind.is_some() || spec.params.is_some();
         let conditions = Conditions::compile(&spec.match_conditions, params, *family, &mut uses)?;
         let scope = scope_with(&spec.variables, params, Purpose::Mutation, &mut uses)?;
-        let schemas: Vec<&'static Schema> = matcher
-            .rules
-            .iter()
-            .flat_map(|rule| {
-                rule.groups.iter().flat_map(|group| rule.resources.iter().map(move |it| (group, it)))
-            })
-            .map(|(group, (resource, _))| schema::of_resource(group, resource))
-            .collect();
+        let schemas: Vec<Schema<'_>> = matcher.rules.iter().flat_map(|rule| rule.schemas(schemas)).collect();
         let mutations = spec
             .mutations
             .iter()
@@ -196,7 +191,7 @@ impl CompiledMutation {
         index: usize,
         mutation: &Mutation,
         scope: &Scope,
-        schemas: &[&'static Schema],
+        schemas: &[Schema<'_>],
         family: Family,
         uses: &mut Uses,
     ) -> Result<Self, DefinitionError> {
@@ -208,11 +203,14 @@ impl CompiledMutation {
             }
             None => (None, scope.clone()),
         };
-        let one_of = "exactly one of jsonPatch and overlay must be set";
+        let one_of = "exactly one of jsonPatch, applyConfiguration and overlay must be set";
         let action = match (&mutation.json_patch, &mutation.overlay, &mutation.apply_configuration) {
-            (_, _, Some(_)) => {
-                let problem = "not supported yet; write an overlay or a jsonPatch";
-                return Err(DefinitionError::field(format!("{field}.applyConfiguration"), problem));
+            (None, None, Some(configuration)) => {
+                let what = format!("{field}.applyConfiguration.expression");
+                let wanted = [Type::apply_configuration()];
+                let expression =
+                    Expression::compile_as(&wanted, what, &configuration.expression, &scope, uses)?;
+                Action::Configuration(expression.named_by(family))
             }
             (Some(patch), None, None) => {
                 let what = format!("{field}.jsonPatch.expression");
@@ -235,7 +233,7 @@ impl CompiledMutation {
             None => true,
             Some(PatchType::JSONPatch) => matches!(action, Action::Patch(_) | Action::LibraryPatch(_)),
             Some(PatchType::Overlay) => matches!(action, Action::Overlay(_)),
-            Some(PatchType::ApplyConfiguration) => false,
+            Some(PatchType::ApplyConfiguration) => matches!(action, Action::Configuration(_)),
         };
         if !agrees {
             let problem = "does not agree with the member that is set; it may be left out";
@@ -250,6 +248,8 @@ pub(crate) enum Change {
     Patch(Vec<json_patch::PatchOperation>),
     LibraryPatch(Vec<Operation>),
     Overlay(Map<String, Value>),
+    /// The fields of a partial object.
+    Configuration(Vec<(String, Node)>),
 }
 
 impl CompiledMutation {
@@ -285,6 +285,12 @@ impl CompiledMutation {
                 let value = expression.evaluate(activation)?;
                 let (operations, bytes) = library_patch::operations(expression, &value)?;
                 (Change::LibraryPatch(operations), bytes)
+            }
+            Action::Configuration(expression) => {
+                let fields = configuration::fields(&expression.evaluate(activation)?)
+                    .map_err(|error| PolicyError::Configuration(expression.what().to_owned(), error))?;
+                let bytes = fields.iter().map(|(name, node)| name.len() + node.bytes()).sum();
+                (Change::Configuration(fields), bytes)
             }
         };
         *room = room

@@ -8,6 +8,7 @@ use sallyport_api::ParamKind;
 use serde_json::Value;
 
 use crate::namespaces::Namespaces;
+use crate::schema::Schemas;
 use crate::selector::Selector;
 
 /// Where `kubectl apply` puts an object that names no namespace.
@@ -47,14 +48,16 @@ const CLUSTER_SCOPED: &[(&str, &str)] = &[
 ];
 
 /// Namespaces and other objects that a source knows. An object is found under the apiVersion that it is
-/// written in.
-#[derive(Clone, Debug, Default)]
+/// written in. `CustomResourceDefinition` objects among them make custom kinds known.
+#[derive(Debug, Default)]
 pub struct Objects {
     namespaces: Arc<Namespaces>,
     /// By apiVersion and kind.
     kinds: HashMap<(String, String), BTreeMap<Name, Value>>,
     /// Scopes that `CustomResourceDefinition` objects declare, by group and kind: whether with a namespace.
     declared: HashMap<(String, String), bool>,
+    schemas: Schemas,
+    problems: Vec<String>,
 }
 
 /// Namespace, empty where there is none, and name.
@@ -73,8 +76,9 @@ impl Objects {
     /// Takes Namespaces and other objects. An object without apiVersion, kind or name is left out; the last of
     /// several equally named ones counts.
     pub fn new(namespaces: Arc<Namespaces>, others: impl IntoIterator<Item = Value>) -> Self {
-        let mut objects = Self { namespaces, ..Self::default() };
         let others: Vec<Value> = others.into_iter().collect();
+        let (schemas, problems) = Schemas::with_definitions(&others);
+        let mut objects = Self { namespaces, schemas, problems, ..Self::default() };
         for definition in &others {
             objects.declare(definition);
         }
@@ -82,6 +86,17 @@ impl Objects {
             objects.insert(object);
         }
         objects
+    }
+
+    /// Which definitions of custom kinds could not be used, and why. Objects of such kinds are treated as those
+    /// of a kind without a definition.
+    pub fn problems(&self) -> &[String] {
+        &self.problems
+    }
+
+    /// The built-in kinds and the custom ones.
+    pub(crate) fn schemas(&self) -> &Schemas {
+        &self.schemas
     }
 
     pub(crate) fn namespaces(&self) -> &Namespaces {

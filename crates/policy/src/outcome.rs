@@ -187,6 +187,18 @@ impl Gathering {
         self.blame(message);
     }
 
+    /// A refusal by the API server itself in place of all that its policies say. An internal error is a cause of
+    /// its own, as there.
+    pub(crate) fn abort(&mut self, code: u16, reason: &str, message: String) {
+        self.refusal = Some((code, reason.to_owned()));
+        self.denied = false;
+        self.causes.clear();
+        if code == 500 {
+            self.blame(&message);
+        }
+        self.messages = vec![message];
+    }
+
     /// One more cause of a refusal.
     pub(crate) fn blame(&mut self, message: &str) {
         if self.causes.len() < MAX_CAUSES {

@@ -6,9 +6,11 @@ use std::time::Instant;
 use sallyport_api::FailurePolicy;
 use serde_json::Value;
 
+use crate::apply::apply_configuration;
 use crate::binding::Binding;
+use crate::decoding;
 use crate::diff::{MAX_PATCH_BYTES, diff};
-use crate::documents::Documents;
+use crate::documents::{Documents, set_api_version};
 use crate::error::PolicyError;
 use crate::expression::{Expression, Inputs};
 use crate::family::{self, Family};
@@ -17,8 +19,8 @@ use crate::merge::merge;
 use crate::mutation::{Action, Change, CompiledMutation, CompiledMutations};
 use crate::outcome::{Gathering, Outcome, PolicyResult, ResultKind};
 use crate::patch;
+use crate::request::{GroupVersionKind, Request};
 use crate::safety;
-use crate::schema;
 use crate::set::{Match, Set};
 
 /// One review's way through the policies.
@@ -48,6 +50,7 @@ struct Invocation<'r> {
 /// An invocation that may run once more.
 struct Again<'r> {
     invocation: Invocation<'r>,
+    request: Option<Request>,
     /// Its place in the results.
     result: usize,
     /// What `Run::changes` was when it had run.
@@ -75,7 +78,8 @@ impl<'r> Run<'r> {
         let mut again = Vec::new();
         for candidate in candidates {
             let started = Instant::now();
-            let Some(Match { index, name, family, policy }) = self.set.select(*candidate, self.documents)
+            let Some(Match { index, name, family, request, policy }) =
+                self.set.select(*candidate, self.documents)
             else {
                 continue;
             };
@@ -85,7 +89,7 @@ impl<'r> Run<'r> {
             }
             let place = self.gathering.results.len();
             let result = match policy {
-                Ok(policy) => self.policy(name, family, policy, place, &mut again),
+                Ok(policy) => self.policy(name, family, policy, request.as_ref(), place, &mut again),
                 Err(error) => Some(self.misconfigured(name, family, None, &error)),
             };
             let Some(result) = result else { continue };
@@ -102,12 +106,12 @@ impl<'r> Run<'r> {
 
     fn once_more(&mut self, again: Vec<Again<'r>>) {
         let succeeded = self.succeeded;
-        for Again { invocation, result, seen } in again {
+        for Again { invocation, request, result, seen } in again {
             if self.changes == seen && (invocation.family.ignores_own_changes() || !succeeded) {
                 continue;
             }
             let started = Instant::now();
-            let outcome = self.invoke(invocation);
+            let outcome = self.invoke(invocation, request.as_ref());
             let second = self.note(invocation, outcome);
             if let Some(first) = self.gathering.results.get_mut(result) {
                 first.duration += started.elapsed();
@@ -127,6 +131,7 @@ impl<'r> Run<'r> {
         name: &'r str,
         family: Family,
         policy: &'r CompiledMutations,
+        request: Option<&Request>,
         place: usize,
         again: &mut Vec<Again<'r>>,
     ) -> Option<ResultKind> {
@@ -146,12 +151,17 @@ impl<'r> Run<'r> {
                     return verdict;
                 }
                 let invocation = Invocation { policy, name, family, binding, params };
-                let outcome = self.invoke(invocation);
+                let outcome = self.invoke(invocation, request);
                 // One whose conditions were false, or failed, is never run again.
                 let ran = !matches!(outcome, Ok(ResultKind::Skipped) | Err(_));
                 let result = self.note(invocation, outcome);
                 if ran && policy.reinvoked {
-                    again.push(Again { invocation, result: place, seen: self.changes });
+                    again.push(Again {
+                        invocation,
+                        request: request.cloned(),
+                        result: place,
+                        seen: self.changes,
+                    });
                 }
                 verdict = graver(verdict, result);
             }
@@ -168,6 +178,12 @@ impl<'r> Run<'r> {
     }
 
     fn failed(&mut self, invocation: Invocation<'_>, error: &PolicyError) {
+        let bound = invocation.family.is_bound_by_failure_policy();
+        if let Some(message) = error.in_place_of_policies().filter(|_| !bound) {
+            let (code, reason) = error.status();
+            self.gathering.abort(code, reason, message);
+            return;
+        }
         if self.door == FailurePolicy::Ignore {
             return;
         }
@@ -175,7 +191,8 @@ impl<'r> Run<'r> {
             Family::Sallyport => self.gathering.refuse_error(invocation.name, error),
             Family::Kubernetes => {
                 let binding = invocation.binding.name.as_deref();
-                let message = family::denied_by_mutation(invocation.name, binding, &error.explain());
+                let message =
+                    family::denied_by_mutation(invocation.name, binding, &error.explain_as_upstream());
                 self.deny("Invalid", &message);
             }
         }
@@ -211,9 +228,31 @@ impl<'r> Run<'r> {
         }
     }
 
-    fn invoke(&mut self, invocation: Invocation<'_>) -> Result<ResultKind, PolicyError> {
+    /// Runs a policy, on the object in another version if its rules name that.
+    fn invoke(
+        &mut self,
+        invocation: Invocation<'_>,
+        request: Option<&Request>,
+    ) -> Result<ResultKind, PolicyError> {
+        let Some(request) = request else { return self.invoke_on(invocation, self.documents) };
+        let documents = self.documents.converted(request);
+        if let Some(current) = &mut self.current {
+            set_api_version(current, &request.kind.api_version());
+        }
+        let outcome = self.invoke_on(invocation, &documents);
+        if let Some(current) = &mut self.current {
+            set_api_version(current, &self.documents.review.request.kind.api_version());
+        }
+        outcome
+    }
+
+    fn invoke_on(
+        &mut self,
+        invocation: Invocation<'_>,
+        documents: &Documents<'_>,
+    ) -> Result<ResultKind, PolicyError> {
         let Invocation { policy, name, family, params, .. } = invocation;
-        let received = Inputs::fetch(self.documents, policy.uses)?.with_params(params);
+        let received = Inputs::fetch(documents, policy.uses)?.with_params(params);
         let Some(original) = received.object else { return Ok(ResultKind::Unchanged) };
         let inputs = received.with_object(self.current.as_ref().unwrap_or(original));
         if !policy.conditions.hold(&inputs)? {
@@ -225,7 +264,8 @@ impl<'r> Run<'r> {
         let immutable =
             family.keeps_immutable_fields() && safety::is_immutable(self.documents.review.request);
         let before = if immutable { self.current.clone() } else { None };
-        let (mut changed, erred) = match self.mutations(invocation, &received, original) {
+        let kind = &documents.review.request.kind;
+        let (mut changed, erred) = match self.mutations(invocation, &received, original, kind) {
             Ok(result) => result,
             Err(error) => {
                 if rolls_back {
@@ -265,15 +305,17 @@ impl<'r> Run<'r> {
         invocation: Invocation<'_>,
         received: &Inputs<'_>,
         original: &Value,
+        kind: &GroupVersionKind,
     ) -> Result<(bool, bool), PolicyError> {
         let (mut changed, mut erred) = (false, false);
         for mutation in &invocation.policy.mutations {
-            match self.mutate(mutation, received, original) {
+            match self.mutate(mutation, received, original, kind) {
                 Ok(this) => {
                     changed |= this;
                     self.succeeded |= invocation.family == Family::Kubernetes;
                 }
                 Err(error) if invocation.family.rolls_back() => return Err(error),
+                Err(error) if error.in_place_of_policies().is_some() => return Err(error),
                 Err(error) => {
                     self.failed(invocation, &error);
                     erred = true;
@@ -288,6 +330,7 @@ impl<'r> Run<'r> {
         mutation: &CompiledMutation,
         received: &Inputs<'_>,
         original: &Value,
+        kind: &GroupVersionKind,
     ) -> Result<bool, PolicyError> {
         let steps = {
             let object = self.current.as_ref().unwrap_or(original);
@@ -295,7 +338,7 @@ impl<'r> Run<'r> {
         };
         let mut changed = false;
         for change in steps {
-            changed |= self.carry_out(mutation, change, original)?;
+            changed |= self.carry_out(mutation, change, original, kind)?;
         }
         Ok(changed)
     }
@@ -305,6 +348,7 @@ impl<'r> Run<'r> {
         mutation: &CompiledMutation,
         change: Change,
         original: &Value,
+        kind: &GroupVersionKind,
     ) -> Result<bool, PolicyError> {
         let target = self.current.as_ref().unwrap_or(original);
         match (change, &mutation.action) {
@@ -319,16 +363,23 @@ impl<'r> Run<'r> {
                 if operations.is_empty() {
                     return Ok(false);
                 }
-                let patched = library_patch::apply(expression, target, &operations)?;
+                let mut patched = library_patch::apply(expression, target, &operations)?;
+                if let Some(patched) = &mut patched {
+                    decoding::decode(patched, target, kind, self.set.schemas())?;
+                }
                 self.put(expression, patched, original)
             }
             (Change::Overlay(overlay), _) => {
-                let kind = &self.documents.review.request.kind;
                 let target = self.current.get_or_insert_with(|| original.clone());
-                merge(target, overlay, schema::of_kind(&kind.group, &kind.kind))
+                merge(target, overlay, self.set.schemas().of_kind_or_other(kind))
                     .map_err(|error| PolicyError::Merge(format!("{}.overlay", mutation.field), error))
             }
-            (Change::Patch(_) | Change::LibraryPatch(_), _) => Ok(false),
+            (Change::Configuration(fields), Action::Configuration(expression)) => {
+                let target = self.current.get_or_insert_with(|| original.clone());
+                apply_configuration(target, fields, kind, self.set.schemas())
+                    .map_err(|error| PolicyError::Configuration(expression.what().to_owned(), error))
+            }
+            (Change::Patch(_) | Change::LibraryPatch(_) | Change::Configuration(_), _) => Ok(false),
         }
     }
 

@@ -9,10 +9,11 @@ use crate::documents::Documents;
 use crate::error::{DefinitionError, PolicyError};
 use crate::family::Family;
 use crate::index::Index;
-use crate::matcher::Matcher;
+use crate::matcher::{Matcher, Matching};
 use crate::objects::Objects;
 use crate::outcome::{PolicyState, PolicyStatus};
-use crate::request::Request;
+use crate::request::{GroupVersionKind, Request};
+use crate::schema::Schemas;
 
 /// A kind of policy that can be compiled.
 pub(crate) trait Definition: Sized {
@@ -26,7 +27,7 @@ pub(crate) trait Definition: Sized {
     fn is_unbound(spec: &Self::Spec) -> bool;
     fn constraints(spec: &Self::Spec) -> &MatchConstraints;
     fn failure_policy(spec: &Self::Spec) -> FailurePolicy;
-    fn compile(spec: &Self::Spec, matcher: &Matcher) -> Result<Self, DefinitionError>;
+    fn compile(spec: &Self::Spec, matcher: &Matcher, schemas: &Schemas) -> Result<Self, DefinitionError>;
 }
 
 /// A policy that is in force.
@@ -62,6 +63,8 @@ pub(crate) struct Match<'s, D> {
     /// Its name.
     pub(crate) name: &'s str,
     pub(crate) family: Family,
+    /// The request in the version that the policy is for, where that is not the one in which the object is.
+    pub(crate) request: Option<Request>,
     /// The policy, or why it cannot be evaluated.
     pub(crate) policy: Result<&'s D, PolicyError>,
 }
@@ -112,12 +115,16 @@ impl<D: Definition> Set<D> {
         &self.objects
     }
 
+    pub(crate) fn schemas(&self) -> &Schemas {
+        self.objects.schemas()
+    }
+
     /// The policies at `door` whose rules match, in the order of their names.
     pub(crate) fn candidates(&self, request: &Request, door: FailurePolicy) -> Vec<usize> {
         let mut candidates = self.index.candidates(request);
         candidates.retain(|index| {
             self.statuses.get(*index).is_some_and(|status| status.failure_policy == door)
-                && self.matcher(*index).is_some_and(|matcher| matcher.matches_rules(request))
+                && self.matcher(*index).is_some_and(|it| it.matches_rules(request, self.schemas()).is_some())
         });
         candidates
     }
@@ -125,13 +132,46 @@ impl<D: Definition> Set<D> {
     /// The candidate with this index if its selectors match too, or if that cannot be told.
     pub(crate) fn select(&self, index: usize, documents: &Documents<'_>) -> Option<Match<'_, D>> {
         let (entry, status) = (self.entries.get(index)?, self.statuses.get(index)?);
-        let policy = match (self.matcher(index)?.matches_selectors(documents), entry) {
+        let matcher = self.matcher(index)?;
+        let policy = match (matcher.matches_selectors(documents), entry) {
             (Ok(false), _) => return None,
             (Err(error), _) => Err(error),
             (Ok(true), Entry::Good(good)) => Ok(&good.policy),
             (Ok(true), Entry::Broken(_)) => Err(PolicyError::Broken(status.message.clone())),
         };
-        Some(Match { index, name: &status.name, family: *self.families.get(index)?, policy })
+        let (request, policy) = match self.converted(matcher, documents) {
+            Ok(request) => (request, policy),
+            Err(error) => (None, policy.and(Err(error))),
+        };
+        Some(Match { index, name: &status.name, family: *self.families.get(index)?, request, policy })
+    }
+
+    /// The request in the version that a policy's rules name, if the object is not in that one.
+    fn converted(
+        &self,
+        matcher: &Matcher,
+        documents: &Documents<'_>,
+    ) -> Result<Option<Request>, PolicyError> {
+        let request = documents.review.request;
+        let found = matcher.matches_rules(request, self.schemas());
+        let wanted: Option<&GroupVersionKind> = match found {
+            None | Some(Matching::Own) => return Ok(None),
+            Some(Matching::As(_, kind)) => Some(kind),
+            Some(Matching::Unknown) => None,
+        };
+        let nothing = documents.review.object.is_empty() && documents.review.old_object.is_empty();
+        let same = |kind: &GroupVersionKind| {
+            *kind == request.kind || nothing || self.schemas().differ_in_version_only(&request.kind, kind)
+        };
+        match found {
+            Some(Matching::As(resource, kind)) if same(kind) => {
+                Ok(Some(request.converted(resource.clone(), kind.clone())))
+            }
+            _ => Err(PolicyError::Version {
+                present: request.kind.to_string(),
+                wanted: wanted.map_or_else(|| "another version".to_owned(), GroupVersionKind::to_string),
+            }),
+        }
     }
 
     fn add(
@@ -146,7 +186,7 @@ impl<D: Definition> Set<D> {
         let matcher = Matcher::compile(D::constraints(&spec), D::OPERATIONS);
         let compiled = match (wrong, last) {
             (None, Some(last)) if last.spec == spec => Ok(last),
-            (None, last) => build(spec, &matcher).map_err(|error| (error, last)),
+            (None, last) => build(spec, &matcher, self.schemas()).map_err(|error| (error, last)),
             (Some(error), last) => Err((error, last)),
         };
         let (entry, state, failure_policy, message) = match compiled {
@@ -167,9 +207,9 @@ impl<D: Definition> Set<D> {
         self.entries.push(entry);
         self.families.push(family);
         self.statuses.push(PolicyStatus { name, failure_policy, state, message });
-        let Self { entries, index: by_resource, .. } = self;
+        let Self { entries, index: by_resource, objects, .. } = self;
         if let Some(matcher) = entries.last().and_then(Entry::matcher).filter(|_| !unbound) {
-            by_resource.insert(index, matcher);
+            by_resource.insert(index, matcher, objects.schemas());
         }
     }
 
@@ -199,8 +239,9 @@ impl<D: Definition> Entry<D> {
 fn build<D: Definition>(
     spec: D::Spec,
     matcher: &Result<Matcher, DefinitionError>,
+    schemas: &Schemas,
 ) -> Result<Arc<Good<D>>, DefinitionError> {
     let matcher = matcher.clone()?;
-    let policy = D::compile(&spec, &matcher)?;
+    let policy = D::compile(&spec, &matcher, schemas)?;
     Ok(Arc::new(Good { spec, matcher, policy }))
 }

@@ -25,6 +25,7 @@ use crate::objects::Objects;
 use crate::outcome::{Gathering, Outcome, PolicyResult, PolicyStatus, ResultKind, shorten};
 use crate::request::Review;
 use crate::safety;
+use crate::schema::Schemas;
 use crate::set::{Definition, Match, Set};
 
 /// Longest message that a messageExpression may give, in bytes.
@@ -92,12 +93,15 @@ impl ValidationSet {
         }
         for candidate in candidates {
             let started = Instant::now();
-            let Some(Match { index, name, family, policy }) = self.set.select(candidate, &documents) else {
+            let Some(Match { index, name, family, request, policy }) = self.set.select(candidate, &documents)
+            else {
                 continue;
             };
+            let converted = request.as_ref().map(|request| documents.converted(request));
+            let documents = converted.as_ref().unwrap_or(&documents);
             let mut report = Report { name, family, door, gathering: &mut gathering };
             let result = match policy {
-                Ok(policy) => policy.review(&documents, self.set.objects(), &mut report),
+                Ok(policy) => policy.review(documents, self.set.objects(), &mut report),
                 Err(error) => Some(report.misconfigured(None, &error)),
             };
             if let Some(result) = result {
@@ -170,7 +174,7 @@ impl Definition for CompiledValidations {
         source.spec.failure_policy
     }
 
-    fn compile(source: &Self::Spec, _: &Matcher) -> Result<Self, DefinitionError> {
+    fn compile(source: &Self::Spec, _: &Matcher, _: &Schemas) -> Result<Self, DefinitionError> {
         let ValidationSource { family, spec, bindings } = source;
         if spec.validations.is_empty() && spec.audit_annotations.is_empty() {
             let problem = "must not be empty unless there are auditAnnotations";

@@ -215,10 +215,13 @@ fn a_binding_narrows_and_a_policy_without_one_is_not_in_force() {
     assert!(outcome.allowed && outcome.results.is_empty());
 }
 
+fn patch(expression: &str) -> Value {
+    json!({"patchType": "JSONPatch", "jsonPatch": {"expression": expression}})
+}
+
 /// Facts 4, 7, 26 and 27.
 #[test]
 fn a_failing_mutation_does_not_stop_the_others() {
-    let patch = |expression: &str| json!({"patchType": "JSONPatch", "jsonPatch": {"expression": expression}});
     let spec = json!({"mutations": [
         patch("[JSONPatch{op: 'add', path: '/spec/none/x', value: 1}]"),
         patch("[JSONPatch{op: 'test', path: '/spec/x', value: 2}, JSONPatch{op: 'add', path: '/spec/y', value: 1}]"),
@@ -239,7 +242,35 @@ fn a_failing_mutation_does_not_stop_the_others() {
     ignored["failurePolicy"] = json!("Ignore");
     let outcome = mutate(mutations(&ignored), FailurePolicy::Ignore);
     let object = patched(&pod(json!({}), json!({})), &outcome);
-    assert_eq!(object, pod(json!({}), json!({"a": "b"})));
+    // The empty map of annotations is gone: the API server drops it after a mutation.
+    let mut expected = pod(json!({}), json!({"a": "b"}));
+    expected["metadata"].as_object_mut().unwrap().remove("annotations");
+    assert_eq!(object, expected);
+}
+
+/// Fact 6, and an unknown kind, which is no error of a policy either.
+#[test]
+fn what_the_api_server_cannot_decode_is_refused_also_under_ignore() {
+    let refused = |mutation: Value, kind: &str| {
+        let spec = json!({"failurePolicy": "Ignore", "mutations": [
+            patch("[JSONPatch{op: 'remove', path: '/spec/none'}]"), mutation,
+            patch("[JSONPatch{op: 'remove', path: '/spec/other'}]")]});
+        let set = MutationSet::build(mutations(&spec), objects(), None);
+        let mut request = pod_request(Operation::Create);
+        kind.clone_into(&mut request.kind.kind);
+        let object = pod(json!({}), json!({})).to_string();
+        let status = set.review(&review(&request, object.as_bytes()), FailurePolicy::Ignore).status.unwrap();
+        let causes: Vec<String> = status.causes.into_iter().map(|cause| cause.message).collect();
+        (status.code, status.message, causes)
+    };
+    let text = "strict decoding error: unknown field \"spec.nodes\"".to_owned();
+    let unknown = patch("[JSONPatch{op: 'add', path: '/spec/nodes', value: 'a'}]");
+    assert_eq!(refused(unknown, "Pod"), (500, text.clone(), vec![text]));
+    let configuration = json!({"patchType": "ApplyConfiguration",
+        "applyConfiguration": {"expression": "Object{metadata: Object.metadata{labels: {'a': 'c'}}}"}});
+    let text = "Resource kind /v1, Kind=Unheard not found. There can be a delay between when \
+                CustomResourceDefinitions are created and when they are available.";
+    assert_eq!(refused(configuration, "Unheard"), (503, text.to_owned(), Vec::new()));
 }
 
 /// Facts 2, 3 and 5.

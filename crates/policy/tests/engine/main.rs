@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, missing_docs)]
 
 mod admission_policies;
+mod configurations;
 mod definitions;
 mod fixtures;
 mod idempotence;
@@ -11,3 +12,4 @@ mod params;
 mod recipes;
 mod safety;
 mod validations;
+mod versions;
