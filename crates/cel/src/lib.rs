@@ -49,12 +49,15 @@ mod temporal;
 mod urls;
 mod value;
 mod versions;
+mod view;
 
 pub use activation::Activation;
 pub use check::{Structure, Type};
 pub use error::{CompileError, EvalError, Problem};
 pub use meter::Limits;
 pub use program::Program;
+pub use quantity::check_quantity;
 pub use scope::{Scope, Slot};
 pub use syntax::{MAX_DEPTH, MAX_SOURCE_BYTES};
 pub use value::Value;
+pub use view::View;
