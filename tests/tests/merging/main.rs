@@ -216,9 +216,9 @@ async fn configurations_merge_as_on_a_real_api_server() {
             _ => false,
         };
         if theirs.is_ok() {
-            objects += 1
+            objects += 1;
         } else {
-            refusals += 1
+            refusals += 1;
         }
         if !same {
             let shown = |answer: &Answer| match answer {
