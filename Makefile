@@ -42,6 +42,9 @@ soak: tools ## The scenarios that take too long for make e2e or make test, and t
 	cargo test --locked -p sallyport-cert-rotator --test kubernetes -- --ignored --nocapture
 	cargo test --locked -p sallyport-cel --test conformance -- --ignored --nocapture
 
+schema: tools ## Write the policy engine's table of Kubernetes' types anew, from a real kube-apiserver
+	SALLYPORT_TESTBED_BIN="$$(tests/testbed/tools | tail -n 1)" cargo run --locked -p sallyport-tests --bin schema
+
 lint: ## Formatting, clippy, the direction of dependencies, scripts, licences
 	cargo fmt --all --check
 	cargo clippy --locked --workspace --all-targets -- -D warnings
@@ -58,4 +61,4 @@ bench: ## Load the path with the dist profile and print the figures
 clean: ## Remove what was built here
 	cargo clean
 
-.PHONY: help demo test tools images e2e soak lint bench clean
+.PHONY: help demo test tools images e2e soak schema lint bench clean

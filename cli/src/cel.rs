@@ -145,8 +145,10 @@ pub(crate) fn run(args: &CelArgs) -> anyhow::Result<ExitCode> {
         expression: args.expression.clone().unwrap_or_default(),
         variables: args.variables.clone(),
         has_params: vars.params.is_some(),
+        is_mutation: true,
+        returns: Returns::Any,
     };
-    let outcome = Evaluator::default().evaluate(source, Returns::Any, &vars);
+    let outcome = Evaluator::default().evaluate(source, &vars);
     match args.output {
         Format::Json => {
             let answer = match &outcome {

@@ -4,9 +4,7 @@ use crate::door::Door;
 use crate::terminal::{self, BAD, NOTICE, STRONG, plain};
 use anstyle::Style;
 use sallyport_backend::PolicySet;
-use sallyport_policy::{
-    FailurePolicy, MutationSet, Namespaces, Outcome, PolicyState, ResultKind, Review, ValidationSet,
-};
+use sallyport_policy::{FailurePolicy, MutationSet, Outcome, PolicyState, ResultKind, Review, ValidationSet};
 use sallyport_sources::{Directory, Snapshot};
 use std::path::Path;
 use std::sync::Arc;
@@ -27,11 +25,9 @@ impl Policies {
 
     /// Compiles a snapshot; what is broken keeps the form that it has in `previous`.
     pub(crate) fn compile(snapshot: Arc<Snapshot>, previous: Option<&Self>) -> Self {
-        let namespaces: Namespaces = snapshot.namespaces.iter().map(|entry| entry.object.clone()).collect();
-        let namespaces = Arc::new(namespaces);
         Self {
-            mutations: compile(&snapshot, &namespaces, previous.map(|previous| &previous.mutations)),
-            validations: compile(&snapshot, &namespaces, previous.map(|previous| &previous.validations)),
+            mutations: PolicySet::compile(&snapshot, previous.map(|previous| &previous.mutations)),
+            validations: PolicySet::compile(&snapshot, previous.map(|previous| &previous.validations)),
             snapshot,
         }
     }
@@ -64,8 +60,8 @@ impl Policies {
 
     /// Says what is in force, and what is wrong.
     pub(crate) fn report(&self) {
-        let mut names = in_force(&self.mutations);
-        names.extend(in_force(&self.validations));
+        let mut names = in_force(&self.snapshot, &self.mutations);
+        names.extend(in_force(&self.snapshot, &self.validations));
         let names = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
         terminal::say(&format!("{STRONG}policies{STRONG:#} in force: {}", plain(&names)));
         self.report_problems();
@@ -81,14 +77,10 @@ impl Policies {
     }
 }
 
-fn compile<S: PolicySet>(snapshot: &Snapshot, namespaces: &Arc<Namespaces>, previous: Option<&S>) -> S {
-    let policies = S::entries(snapshot).iter().map(|entry| entry.object.clone()).collect();
-    S::compile(policies, Arc::clone(namespaces), previous)
-}
-
-fn in_force<S: PolicySet>(set: &S) -> Vec<String> {
-    let good = set.policies().iter().filter(|policy| policy.state != PolicyState::Broken);
-    good.map(|policy| format!("{} {}", S::KIND.as_str(), policy.name)).collect()
+fn in_force<S: PolicySet>(snapshot: &Snapshot, set: &S) -> Vec<String> {
+    let policies = set.policies().iter().zip(S::origins(snapshot));
+    let good = policies.filter(|(policy, _)| policy.state != PolicyState::Broken);
+    good.map(|(policy, (kind, _))| format!("{} {}", kind.as_str(), policy.name)).collect()
 }
 
 fn report_broken<S: PolicySet>(snapshot: &Snapshot, set: &S) {
@@ -99,14 +91,13 @@ fn report_broken<S: PolicySet>(snapshot: &Snapshot, set: &S) {
 
 /// What is wrong with the policies that do not compile.
 fn broken<S: PolicySet>(snapshot: &Snapshot, set: &S) -> impl Iterator<Item = (Style, String)> {
-    // Entries and statuses are both in the order of the names.
-    set.policies().iter().zip(S::entries(snapshot)).filter_map(|(policy, entry)| {
+    set.policies().iter().zip(S::origins(snapshot)).filter_map(|(policy, (kind, file))| {
         let (style, consequence) = match policy.state {
             PolicyState::Active => return None,
             PolicyState::Stale => (NOTICE, "its last good form stays in force"),
             PolicyState::Broken => (BAD, "requests that it matches fail"),
         };
-        let (kind, name) = (S::KIND.as_str(), &policy.name);
-        Some((style, format!("{}: {kind} {name}: {} ({consequence})", entry.file, policy.message)))
+        let (kind, name) = (kind.as_str(), &policy.name);
+        Some((style, format!("{file}: {kind} {name}: {} ({consequence})", policy.message)))
     })
 }

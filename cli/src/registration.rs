@@ -85,11 +85,19 @@ fn rules(door: Door, snapshot: &Snapshot) -> Vec<Value> {
         {
             add(&mut rules, &policy.match_constraints, &["CREATE"]);
         }
+        let theirs = snapshot.mutating_policies.iter().map(|entry| &entry.object.spec);
+        for policy in theirs.filter(|spec| is_here(spec.failure_policy)) {
+            add(&mut rules, &policy.match_constraints, &[]);
+        }
     } else {
         for policy in
             snapshot.validations.iter().map(|entry| &entry.object.spec).filter(|s| is_here(s.failure_policy))
         {
             add(&mut rules, &policy.match_constraints, &["CREATE", "UPDATE"]);
+        }
+        let theirs = snapshot.validating_policies.iter().map(|entry| &entry.object.spec);
+        for policy in theirs.filter(|spec| is_here(spec.failure_policy)) {
+            add(&mut rules, &policy.match_constraints, &[]);
         }
     }
     rules

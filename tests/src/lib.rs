@@ -18,6 +18,7 @@ pub mod kubelet;
 pub mod load;
 pub mod registration;
 pub mod release;
+pub mod schema;
 pub mod suite;
 pub mod verifier;
 

@@ -134,7 +134,7 @@ mod tests {
             (
                 "timestamp('2026-01-02T03:04:05.5+01:00')",
                 "google.protobuf.Timestamp",
-                json!("2026-01-02T02:04:05.5Z"),
+                json!("2026-01-02T03:04:05.5+01:00"),
             ),
             ("duration('1500ms')", "google.protobuf.Duration", json!("1.5s")),
             ("duration('-1h30m')", "google.protobuf.Duration", json!("-5400s")),
@@ -157,12 +157,20 @@ mod tests {
             ("cidr('10.1.0.0/8')", "net.CIDR", json!("10.1.0.0/8")),
             ("semver('v1.02', true)", "kubernetes.Semver", json!("1.2.0")),
             ("[ip('::1')]", "list", json!(["::1"])),
-            ("[1, 'a', 0.0 / 0.0, [type(1)]]", "list", json!([1, "a", "NaN", [{"$type": "int"}]])),
+            (
+                "[dyn(1), dyn('a'), dyn(0.0 / 0.0), dyn([type(1)])]",
+                "list",
+                json!([1, "a", "NaN", [{"$type": "int"}]]),
+            ),
             ("[]", "list", json!([])),
             ("{}", "map", json!({})),
-            ("{'b': 1, 'a': b'a'}", "map", json!({"a": "YQ==", "b": 1})),
+            ("{'b': dyn(1), 'a': dyn(b'a')}", "map", json!({"a": "YQ==", "b": 1})),
             ("{2: 'b', 1: 'a'}", "map", json!({"$map": [[1, "a"], [2, "b"]]})),
-            ("{true: 1, 'x': {1u: 2}}", "map", json!({"$map": [[true, 1], ["x", {"$map": [[1, 2]]}]]})),
+            (
+                "{dyn(true): dyn(1), dyn('x'): dyn({1u: 2})}",
+                "map",
+                json!({"$map": [[true, 1], ["x", {"$map": [[1, 2]]}]]}),
+            ),
             ("Object{spec: Object.spec{a: 1, b: [2u]}}", "Object", json!({"spec": {"a": 1, "b": [2]}})),
             (
                 "[JSONPatch{op: 'add', path: '/a', value: Object.a{b: duration('1s')}}]",

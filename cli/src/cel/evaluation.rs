@@ -3,7 +3,7 @@
 //! Programs are kept, since those who ask often ask the same of many objects. What is kept is bounded.
 
 use super::encoding;
-use sallyport_cel::{Activation, CompileError, EvalError, Limits, Program, Scope, Value};
+use sallyport_cel::{Activation, CompileError, EvalError, Limits, Program, Scope, Type, Value};
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value as Json;
 use std::collections::{HashMap, HashSet};
@@ -27,6 +27,10 @@ pub(crate) struct Source {
     pub(crate) variables: Vec<Definition>,
     /// Whether `params` is declared.
     pub(crate) has_params: bool,
+    /// Whether there are `Object{…}` and `JSONPatch{…}`, as in mutations.
+    pub(crate) is_mutation: bool,
+    /// The type that the result must have.
+    pub(crate) returns: Returns,
 }
 
 impl Source {
@@ -66,7 +70,7 @@ fn given<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Json>, D::
 }
 
 /// The type that a result must have.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
 pub(crate) enum Returns {
     #[default]
     #[serde(rename = "any")]
@@ -89,28 +93,16 @@ impl Returns {
         matches!(self, Self::Object | Self::JsonPatch)
     }
 
-    fn description(self) -> &'static str {
-        match self {
-            Self::Any => "any value",
-            Self::Bool => "bool",
-            Self::String => "string",
-            Self::StringOrNull => "string or null",
-            Self::Object => "Object",
-            Self::JsonPatch => "a list of JSONPatch",
-        }
-    }
-
-    fn takes(self, value: &Value<'_>) -> bool {
-        match self {
-            Self::Any => true,
-            Self::Bool => value.as_bool().is_some(),
-            Self::String => value.as_str().is_some(),
-            Self::StringOrNull => value.is_null() || value.as_str().is_some(),
-            Self::Object => value.type_name() == "Object",
-            Self::JsonPatch => value
-                .as_list()
-                .is_some_and(|mut items| items.all(|operation| operation.type_name() == "JSONPatch")),
-        }
+    /// The types that are taken; `None` for all.
+    fn types(self) -> Option<Vec<Type>> {
+        Some(match self {
+            Self::Any => return None,
+            Self::Bool => vec![Type::Bool],
+            Self::String => vec![Type::String],
+            Self::StringOrNull => vec![Type::String, Type::Null],
+            Self::Object => vec![Type::apply_configuration()],
+            Self::JsonPatch => vec![Type::list(Type::json_patch())],
+        })
     }
 }
 
@@ -133,9 +125,6 @@ pub(crate) enum Failure {
     /// The question itself cannot be.
     #[error("{0}")]
     Question(String),
-    /// The value is of another type. It is `known` before evaluation when the expression uses no variable.
-    #[error("must evaluate to {expected}, not {found}")]
-    Type { expected: &'static str, found: String, known: bool },
     /// The evaluation failed.
     #[error("{0}")]
     Evaluation(#[from] EvalError),
@@ -155,12 +144,9 @@ pub(crate) enum Kind {
 impl Failure {
     pub(crate) fn kind(&self) -> Kind {
         match self {
-            Self::Expression(_)
-            | Self::Variable { .. }
-            | Self::Question(_)
-            | Self::Type { known: true, .. } => Kind::Compile,
+            Self::Expression(_) | Self::Variable { .. } | Self::Question(_) => Kind::Compile,
             Self::Evaluation(error) if error.is_limit() => Kind::Cost,
-            Self::Type { .. } | Self::Evaluation(_) => Kind::Runtime,
+            Self::Evaluation(_) => Kind::Runtime,
         }
     }
 }
@@ -178,17 +164,10 @@ type Kept = Arc<Result<Compiled, Failure>>;
 struct Compiled {
     scope: Scope,
     program: Program,
-    /// It uses no variable, so its result is always the same.
-    constant: bool,
 }
 
 impl Evaluator {
-    pub(crate) fn evaluate(
-        &mut self,
-        source: Source,
-        returns: Returns,
-        vars: &Vars,
-    ) -> Result<Answer, Failure> {
+    pub(crate) fn evaluate(&mut self, source: Source, vars: &Vars) -> Result<Answer, Failure> {
         let compiled = self.compiled(source);
         let compiled = match &*compiled {
             Ok(compiled) => compiled,
@@ -203,10 +182,6 @@ impl Evaluator {
             activation.bind(PARAMS, Value::from(params));
         }
         let value = compiled.program.evaluate(&activation)?;
-        if !returns.takes(&value) {
-            let (expected, found) = (returns.description(), value.type_name().to_owned());
-            return Err(Failure::Type { expected, found, known: compiled.constant });
-        }
         Ok(Answer { value: encoding::encode(&value)?, type_name: value.type_name().to_owned() })
     }
 
@@ -229,9 +204,13 @@ impl Evaluator {
 }
 
 fn compile(source: &Source) -> Result<Compiled, Failure> {
-    let mut scope = Scope::new(&VARIABLES);
+    let mut scope = Scope::admission();
+    scope.compose();
     if source.has_params {
-        scope.variable(PARAMS);
+        scope.declare_params();
+    }
+    if !source.is_mutation {
+        scope.forbid_patches();
     }
     if source.variables.len() > MAX_DEFINITIONS {
         return Err(Failure::Question(format!("there are more than {MAX_DEFINITIONS} variables")));
@@ -252,8 +231,10 @@ fn compile(source: &Source) -> Result<Compiled, Failure> {
         scope.define(name, program);
     }
     let program = Program::compile(&source.expression, &scope).map_err(Failure::Expression)?;
-    let constant = !VARIABLES.iter().chain([&PARAMS]).any(|variable| program.uses(variable));
-    Ok(Compiled { scope, program, constant })
+    if let Some(types) = source.returns.types() {
+        program.demand(&types).map_err(Failure::Expression)?;
+    }
+    Ok(Compiled { scope, program })
 }
 
 fn is_identifier(name: &str) -> bool {
@@ -267,7 +248,13 @@ mod tests {
     use serde_json::{Value as Json, json};
 
     fn source(expression: &str) -> Source {
-        Source { expression: expression.to_owned(), variables: Vec::new(), has_params: false }
+        Source {
+            expression: expression.to_owned(),
+            variables: Vec::new(),
+            has_params: false,
+            is_mutation: true,
+            returns: Returns::Any,
+        }
     }
 
     fn vars() -> Vars {
@@ -295,42 +282,31 @@ mod tests {
             (&slow, Kind::Cost, "cost limit exceeded"),
             (large, Kind::Cost, "too large"),
         ] {
-            let failure =
-                Evaluator::default().evaluate(source(expression), Returns::Any, &vars()).unwrap_err();
+            let failure = Evaluator::default().evaluate(source(expression), &vars()).unwrap_err();
             assert_eq!(failure.kind(), kind, "{expression}: {failure}");
             assert!(failure.to_string().contains(message), "{expression}: {failure}");
         }
     }
 
-    /// What is taken, what is refused when compiling, and what when running.
-    type Row<'r> = (Returns, &'r [&'r str], &'r [&'r str], &'r [&'r str]);
-
     #[test]
     fn results_are_of_the_type_asked_for() {
         let patch = "[JSONPatch{op: 'remove', path: '/a'}]";
-        let rows: [Row<'_>; 6] = [
-            (Returns::Any, &["1", "null", "Object{}", "object"], &[], &[]),
-            (Returns::Bool, &["true", "object.a == 1"], &["1", "null", "'true'"], &["object.a"]),
-            (Returns::String, &["'a'", "object.text"], &["1", "null"], &["object.a", "oldObject"]),
-            (Returns::StringOrNull, &["'a'", "null", "oldObject"], &["1"], &["object"]),
-            (
-                Returns::Object,
-                &["Object{}", "Object{a: object.a}"],
-                &["{}", "Object.a{}", "null"],
-                &["object"],
-            ),
+        let rows: [(Returns, &[&str], &[&str]); 6] = [
+            (Returns::Any, &["1", "null", "Object{}", "object"], &[]),
+            (Returns::Bool, &["true", "object.a == 1"], &["1", "null", "'true'", "object.a"]),
+            (Returns::String, &["'a'", "string(object.text)"], &["1", "null", "object.text"]),
+            (Returns::StringOrNull, &["'a'", "null"], &["1", "object.text"]),
+            (Returns::Object, &["Object{}", "Object{a: object.a}"], &["{}", "Object.a{}", "null", "object"]),
             (
                 Returns::JsonPatch,
                 &[patch, "object.a == 1 ? [] : [JSONPatch{op: 'remove', path: '/a'}]"],
-                &["1", "[1]", "JSONPatch{op: 'remove', path: '/a'}"],
-                &["[object]", "object"],
+                &["1", "[1]", "[]", "JSONPatch{op: 'remove', path: '/a'}", "[object]", "object"],
             ),
         ];
-        for (returns, right, wrong, wrong_at_run_time) in rows {
+        for (returns, right, wrong) in rows {
             let evaluate = |expression: &str| {
-                Evaluator::default()
-                    .evaluate(source(expression), returns, &vars())
-                    .map_err(|failure| failure.kind())
+                let source = Source { returns, ..source(expression) };
+                Evaluator::default().evaluate(source, &vars()).map_err(|failure| failure.kind())
             };
             for expression in right {
                 assert!(evaluate(expression).is_ok(), "{returns:?}: {expression}");
@@ -338,10 +314,10 @@ mod tests {
             for expression in wrong {
                 assert_eq!(evaluate(expression), Err(Kind::Compile), "{returns:?}: {expression}");
             }
-            for expression in wrong_at_run_time {
-                assert_eq!(evaluate(expression), Err(Kind::Runtime), "{returns:?}: {expression}");
-            }
         }
+        let validation = Source { is_mutation: false, ..source("Object{}") };
+        let failure = Evaluator::default().evaluate(validation, &vars()).unwrap_err();
+        assert_eq!(failure.kind(), Kind::Compile);
     }
 
     fn with_variables(expression: &str, variables: &[(&str, &str)]) -> Source {
@@ -355,7 +331,7 @@ mod tests {
     fn variables_see_those_before_them_and_are_evaluated_when_used() {
         let mut evaluator = Evaluator::default();
         let mut evaluate = |expression: &str, variables: &[(&str, &str)]| {
-            let answer = evaluator.evaluate(with_variables(expression, variables), Returns::Any, &vars());
+            let answer = evaluator.evaluate(with_variables(expression, variables), &vars());
             answer.map(|answer| answer.value).map_err(|failure| (failure.kind(), failure.to_string()))
         };
         let chain = [("a", "object.a + 1"), ("b", "variables.a * 2"), ("bad", "object.nothing")];
@@ -377,9 +353,8 @@ mod tests {
     #[test]
     fn programs_are_kept_apart_by_the_names_that_they_may_use() {
         let mut evaluator = Evaluator::default();
-        let mut value = |source: Source, vars: &Vars| {
-            evaluator.evaluate(source, Returns::Any, vars).map(|answer| answer.value).ok()
-        };
+        let mut value =
+            |source: Source, vars: &Vars| evaluator.evaluate(source, vars).map(|answer| answer.value).ok();
         let params = |value: Json| Vars { params: Some(value), ..Vars::default() };
         let declared = |expression: &str| Source { has_params: true, ..source(expression) };
         assert_eq!(value(source("params"), &Vars::default()), None);
@@ -399,14 +374,14 @@ mod tests {
         // Too long to compile, which is kept too, and cheap.
         for number in 0..200 {
             let expression = format!("{number}{}", " ".repeat(50_000));
-            assert!(evaluator.evaluate(source(&expression), Returns::Any, &vars()).is_err());
+            assert!(evaluator.evaluate(source(&expression), &vars()).is_err());
             assert!(evaluator.kept <= MAX_KEPT);
             most = most.max(evaluator.programs.len());
         }
         assert!((50..200).contains(&most), "{most}");
         let kept = evaluator.programs.len();
         let expression = " ".repeat(MAX_KEPT);
-        assert!(evaluator.evaluate(source(&expression), Returns::Any, &vars()).is_err());
+        assert!(evaluator.evaluate(source(&expression), &vars()).is_err());
         assert_eq!(evaluator.programs.len(), kept);
     }
 

@@ -111,13 +111,15 @@ fn reply(evaluator: &mut Evaluator, number: u64, text: &[u8]) -> (Reply, bool) {
         }
     };
     let (vars, returns) = (vars.unwrap_or_default(), returns.unwrap_or_default());
-    if returns.is_mutation() && mode.unwrap_or_default() != Mode::Mutation {
+    let is_mutation = mode.unwrap_or_default() == Mode::Mutation;
+    if returns.is_mutation() && !is_mutation {
         let failure = Failure::Question("only a mutation returns Object or JSONPatch".to_owned());
         return (Reply::new(id, Err(failure)), true);
     }
     let has_params = vars.params.is_some();
-    let source = Source { expression: expr, variables: variables.unwrap_or_default(), has_params };
-    (Reply::new(id, evaluator.evaluate(source, returns, &vars)), true)
+    let variables = variables.unwrap_or_default();
+    let source = Source { expression: expr, variables, has_params, is_mutation, returns };
+    (Reply::new(id, evaluator.evaluate(source, &vars)), true)
 }
 
 #[cfg(test)]
@@ -139,12 +141,12 @@ mod tests {
             (json!({"expr": "1 + 1"}), json!({"value": 2, "type": "int"})),
             (json!({"id": 7, "expr": "null"}), json!({"id": 7, "value": null, "type": "null_type"})),
             (
-                json!({"id": {"a": ["b"]}, "expr": "object.metadata.name", "mode": "validation",
+                json!({"id": {"a": ["b"]}, "expr": "string(object.metadata.name)", "mode": "validation",
                        "vars": {"object": pod}, "variables": null, "returns": "string"}),
                 json!({"id": {"a": ["b"]}, "value": "a", "type": "string"}),
             ),
             (
-                json!({"expr": "[object, oldObject, request, namespaceObject, params]", "vars":
+                json!({"expr": "[object, oldObject, dyn(request), dyn(namespaceObject), params]", "vars":
                     {"object": 1, "oldObject": 2, "request": 3, "namespaceObject": 4, "params": 5}}),
                 json!({"value": [1, 2, 3, 4, 5], "type": "list"}),
             ),
@@ -154,7 +156,7 @@ mod tests {
             ),
             (
                 json!({"expr": "params", "vars": {"object": null}}),
-                json!({"error": "1:1: undeclared reference to 'params'", "kind": "compile"}),
+                json!({"error": "1:1: undeclared reference to 'params' (in container '')", "kind": "compile"}),
             ),
             (
                 json!({"expr": "variables.b", "variables":
@@ -167,11 +169,11 @@ mod tests {
             ),
             (
                 json!({"expr": "object.a", "vars": {"object": {"a": 1}}, "returns": "bool"}),
-                json!({"error": "must evaluate to bool, not int", "kind": "runtime"}),
+                json!({"error": "1:1: must evaluate to bool but got dyn", "kind": "compile"}),
             ),
             (
                 json!({"expr": "1", "returns": "string|null"}),
-                json!({"error": "must evaluate to string or null, not int", "kind": "compile"}),
+                json!({"error": "1:1: must evaluate to one of [string null_type] but got int", "kind": "compile"}),
             ),
             (
                 json!({"expr": "Object{a: 1}", "mode": "mutation", "returns": "Object"}),

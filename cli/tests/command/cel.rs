@@ -23,7 +23,7 @@ fn an_expression_is_tried_on_a_file() {
     let params = file("params.json", "{\"data\": {\"most\": 2}}");
     let review = file(
         "review.yaml",
-        "{apiVersion: admission.k8s.io/v1, kind: AdmissionReview, request: {uid: u, object: {a: 1}, oldObject: {a: 0}}}",
+        "{apiVersion: admission.k8s.io/v1, kind: AdmissionReview, request: {operation: UPDATE, object: {a: 1}, oldObject: {a: 0}}}",
     );
     for (arguments, written) in [
         (&["1 + 1"] as &[&str], "2\n"),
@@ -33,7 +33,7 @@ fn an_expression_is_tried_on_a_file() {
         (&["object.kind + '/' + oldObject.kind", "-f", &pod, "--old", &pod], "Pod/Pod\n"),
         (&["namespaceObject.metadata.name", "--namespace-object", &pod], "web\n"),
         (&["request.operation", "--request", &request], "UPDATE\n"),
-        (&["[request.uid, string(object.a - oldObject.a)]", "-f", &review], "- u\n- '1'\n"),
+        (&["[request.operation, string(object.a - oldObject.a)]", "-f", &review], "- UPDATE\n- '1'\n"),
         (
             &[
                 "variables.twice > params.data.most",
@@ -65,11 +65,11 @@ fn errors_have_their_place_and_end_with_1() {
     for (arguments, stderr) in [
         (
             &["object.a ||\n  nothing"] as &[&str],
-            "error: 2:3: undeclared reference to 'nothing'\n    nothing\n    ^\n",
+            "error: 2:3: undeclared reference to 'nothing' (in container '')\n    nothing\n    ^\n",
         ),
         (
             &["1", "--variable", "a=1 + x"],
-            "error: variables.a: 1:5: undeclared reference to 'x'\n  1 + x\n      ^\n",
+            "error: variables.a: 1:5: undeclared reference to 'x' (in container '')\n  1 + x\n      ^\n",
         ),
         (&["object.a"], "error: no such key: a\n"),
     ] {

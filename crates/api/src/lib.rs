@@ -1,4 +1,5 @@
-//! The policy kinds of `sallyport.dev/v1alpha1`, as they are written by users and stored by the API server.
+//! The policy kinds of `sallyport.dev/v1alpha1`, as they are written by users and stored by the API server, and
+//! Kubernetes' own policy kinds, as they stand in files.
 //!
 //! What and why: the types hold what a manifest says and nothing else; meaning is given to them by the policy
 //! engine. Field names and defaults are those of Kubernetes' own admission policies, so that what a user knows
@@ -11,11 +12,19 @@
 #![allow(clippy::doc_markdown)]
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
 
+mod admission_policy;
 mod constraints;
 mod expression;
 mod mutation;
+mod params;
 mod validation;
 
+pub use admission_policy::{
+    ADMISSION_GROUP, AdmissionMutation, AdmissionObject, AdmissionPatchType, AdmissionValidation,
+    MutatingAdmissionPolicy, MutatingAdmissionPolicyBinding, MutatingAdmissionPolicyBindingSpec,
+    MutatingAdmissionPolicySpec, ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding,
+    ValidatingAdmissionPolicyBindingSpec, ValidatingAdmissionPolicySpec,
+};
 pub use constraints::{
     FailurePolicy, LabelSelector, LabelSelectorOperator, LabelSelectorRequirement, MatchConstraints,
     MatchPolicy, OperationType, ResourceRule, ResourceScope,
@@ -25,6 +34,7 @@ pub use mutation::{
     ApplyConfiguration, JsonPatch, Mutation, MutationPolicy, MutationPolicySpec, PatchType,
     ReinvocationPolicy,
 };
+pub use params::{ParamKind, ParamRef, ParameterNotFoundAction};
 pub use validation::{
     AuditAnnotation, Reason, Validation, ValidationAction, ValidationPolicy, ValidationPolicySpec,
 };

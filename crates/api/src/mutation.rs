@@ -5,7 +5,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::{FailurePolicy, ForEach, MatchCondition, MatchConstraints, Variable};
+use crate::params::any_object;
+use crate::{FailurePolicy, ForEach, MatchCondition, MatchConstraints, ParamKind, ParamRef, Variable};
 
 /// What a MutationPolicy changes, and where.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema, CustomResource)]
@@ -20,6 +21,16 @@ use crate::{FailurePolicy, ForEach, MatchCondition, MatchConstraints, Variable};
 )]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct MutationPolicySpec {
+    /// Kind of the objects with settings; they are params in the expressions. Needs paramRef.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub param_kind: Option<ParamKind>,
+    /// The objects with settings.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub param_ref: Option<ParamRef>,
+    /// Settings that stand here themselves, in place of paramKind and paramRef; params in the expressions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "any_object")]
+    pub params: Option<Map<String, Value>>,
     /// Which requests the policy is about.
     pub match_constraints: MatchConstraints,
     /// All must be true, or the policy is skipped.
@@ -67,7 +78,7 @@ pub struct Mutation {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "any_object")]
     pub overlay: Option<Map<String, Value>>,
-    /// Named for manifests that come from Kubernetes' own kind; not supported yet.
+    /// CEL giving a partial object, merged as Kubernetes' server-side apply does.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub apply_configuration: Option<ApplyConfiguration>,
     /// Carries the mutation out for each element of a list.
@@ -102,12 +113,4 @@ pub struct ApplyConfiguration {
     /// CEL giving an `Object{…}`.
     #[schemars(length(min = 1, max = 8192))]
     pub expression: String,
-}
-
-fn any_object(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
-    schemars::json_schema!({
-        "type": "object",
-        "nullable": true,
-        "x-kubernetes-preserve-unknown-fields": true,
-    })
 }

@@ -3,8 +3,10 @@
 use kube::CustomResource;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
 
-use crate::{FailurePolicy, ForEach, MatchCondition, MatchConstraints, Variable};
+use crate::params::any_object;
+use crate::{FailurePolicy, ForEach, MatchCondition, MatchConstraints, ParamKind, ParamRef, Variable};
 
 /// What a ValidationPolicy demands, and of which requests.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema, CustomResource)]
@@ -19,6 +21,16 @@ use crate::{FailurePolicy, ForEach, MatchCondition, MatchConstraints, Variable};
 )]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ValidationPolicySpec {
+    /// Kind of the objects with settings; they are params in the expressions. Needs paramRef.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub param_kind: Option<ParamKind>,
+    /// The objects with settings.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub param_ref: Option<ParamRef>,
+    /// Settings that stand here themselves, in place of paramKind and paramRef; params in the expressions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "any_object")]
+    pub params: Option<Map<String, Value>>,
     /// Which requests the policy is about.
     pub match_constraints: MatchConstraints,
     /// All must be true, or the policy is skipped.
@@ -49,6 +61,9 @@ pub struct ValidationPolicySpec {
 impl Default for ValidationPolicySpec {
     fn default() -> Self {
         Self {
+            param_kind: None,
+            param_ref: None,
+            params: None,
             match_constraints: MatchConstraints::default(),
             match_conditions: Vec::new(),
             variables: Vec::new(),

@@ -94,3 +94,30 @@ fn the_definitions_are_structural_and_cluster_scoped() {
     let text = serde_json::to_string(&MutationPolicy::crd()).unwrap();
     assert!(text.contains("\"x-kubernetes-preserve-unknown-fields\":true"));
 }
+
+#[test]
+fn settings_are_written_out_or_referred_to() {
+    let fields = "  params: {most: 5}\n  paramKind: {apiVersion: v1, kind: ConfigMap}\n  \
+                  paramRef: {name: c, parameterNotFoundAction: Allow}\n";
+    for text in [MUTATION, VALIDATION] {
+        let with = text.replace("spec:\n", &format!("spec:\n{fields}"));
+        let spec = |text: &str| -> Result<serde_json::Value, String> {
+            if text.contains("MutationPolicy") {
+                let policy: MutationPolicy =
+                    serde_saphyr::from_str(text).map_err(|error| error.to_string())?;
+                Ok(serde_json::to_value(policy.spec).unwrap())
+            } else {
+                let policy: ValidationPolicy =
+                    serde_saphyr::from_str(text).map_err(|error| error.to_string())?;
+                Ok(serde_json::to_value(policy.spec).unwrap())
+            }
+        };
+        let read = spec(&with).unwrap();
+        assert_eq!(read["params"]["most"], 5);
+        assert_eq!(read["paramKind"]["apiVersion"], "v1");
+        assert_eq!(read["paramRef"]["parameterNotFoundAction"], "Allow");
+        let misspelt = with.replace("parameterNotFoundAction", "notFoundAction");
+        assert!(spec(&misspelt).unwrap_err().contains("notFoundAction"));
+        assert!(spec(&with.replace("Allow", "Ignore")).is_err());
+    }
+}

@@ -2,25 +2,30 @@
 
 use std::sync::Arc;
 
-use sallyport_api::{FailurePolicy, MutationPolicy, ValidationPolicy};
-use sallyport_policy::{MutationSet, Namespaces, Outcome, PolicyStatus, Review, ValidationSet};
+use sallyport_api::FailurePolicy;
+use sallyport_policy::{
+    MutationSet, Mutations, Namespaces, Objects, Outcome, PolicyStatus, Review, ValidationSet, Validations,
+};
 use sallyport_sources::{Entry, PolicyKind, Snapshot};
 
 /// A compiled set of policies of one kind.
 pub trait PolicySet: Send + Sync + Sized + 'static {
     /// The kind.
     const KIND: PolicyKind;
+    /// The API server's own kind that means the same.
+    const ADMISSION_KIND: PolicyKind;
     /// Short name of the service that evaluates such sets.
     const SERVICE: &'static str;
-    /// A policy as written.
-    type Policy: Clone;
 
-    /// The policies of a snapshot.
-    fn entries(snapshot: &Snapshot) -> &[Entry<Self::Policy>];
+    /// Compiles the policies of a snapshot. What does not compile stays in the form that `previous` has, or
+    /// fails the requests that it matches.
+    fn compile(snapshot: &Snapshot, previous: Option<&Self>) -> Self;
 
-    /// Compiles policies. What does not compile stays in the form that `previous` has, or fails the requests
-    /// that it matches.
-    fn compile(policies: Vec<Self::Policy>, namespaces: Arc<Namespaces>, previous: Option<&Self>) -> Self;
+    /// How many policies of a snapshot are there in their last good form.
+    fn stale(snapshot: &Snapshot) -> usize;
+
+    /// The kind and the file of each policy of a snapshot, in the order of [`PolicySet::policies`].
+    fn origins(snapshot: &Snapshot) -> Vec<(PolicyKind, Arc<str>)>;
 
     /// The policies with their names and states, by the index that results refer to.
     fn policies(&self) -> &[PolicyStatus];
@@ -31,15 +36,28 @@ pub trait PolicySet: Send + Sync + Sized + 'static {
 
 impl PolicySet for MutationSet {
     const KIND: PolicyKind = PolicyKind::MutationPolicy;
+    const ADMISSION_KIND: PolicyKind = PolicyKind::MutatingAdmissionPolicy;
     const SERVICE: &'static str = "mutator";
-    type Policy = MutationPolicy;
 
-    fn entries(snapshot: &Snapshot) -> &[Entry<MutationPolicy>] {
-        &snapshot.mutations
+    fn compile(snapshot: &Snapshot, previous: Option<&Self>) -> Self {
+        let mutations = Mutations {
+            policies: objects(&snapshot.mutations),
+            admission_policies: objects(&snapshot.mutating_policies),
+            bindings: objects(&snapshot.mutating_bindings),
+        };
+        Self::build(mutations, surroundings(snapshot), previous)
     }
 
-    fn compile(policies: Vec<MutationPolicy>, namespaces: Arc<Namespaces>, previous: Option<&Self>) -> Self {
-        Self::compile(policies, namespaces, previous)
+    fn stale(snapshot: &Snapshot) -> usize {
+        stale(&snapshot.mutations) + stale(&snapshot.mutating_policies)
+    }
+
+    fn origins(snapshot: &Snapshot) -> Vec<(PolicyKind, Arc<str>)> {
+        let ours =
+            snapshot.mutations.iter().map(|entry| (&entry.object.metadata.name, Self::KIND, &entry.file));
+        let theirs = snapshot.mutating_policies.iter();
+        let theirs = theirs.map(|entry| (&entry.object.metadata.name, Self::ADMISSION_KIND, &entry.file));
+        in_order(ours.chain(theirs).collect())
     }
 
     fn policies(&self) -> &[PolicyStatus] {
@@ -53,19 +71,28 @@ impl PolicySet for MutationSet {
 
 impl PolicySet for ValidationSet {
     const KIND: PolicyKind = PolicyKind::ValidationPolicy;
+    const ADMISSION_KIND: PolicyKind = PolicyKind::ValidatingAdmissionPolicy;
     const SERVICE: &'static str = "validator";
-    type Policy = ValidationPolicy;
 
-    fn entries(snapshot: &Snapshot) -> &[Entry<ValidationPolicy>] {
-        &snapshot.validations
+    fn compile(snapshot: &Snapshot, previous: Option<&Self>) -> Self {
+        let validations = Validations {
+            policies: objects(&snapshot.validations),
+            admission_policies: objects(&snapshot.validating_policies),
+            bindings: objects(&snapshot.validating_bindings),
+        };
+        Self::build(validations, surroundings(snapshot), previous)
     }
 
-    fn compile(
-        policies: Vec<ValidationPolicy>,
-        namespaces: Arc<Namespaces>,
-        previous: Option<&Self>,
-    ) -> Self {
-        Self::compile(policies, namespaces, previous)
+    fn stale(snapshot: &Snapshot) -> usize {
+        stale(&snapshot.validations) + stale(&snapshot.validating_policies)
+    }
+
+    fn origins(snapshot: &Snapshot) -> Vec<(PolicyKind, Arc<str>)> {
+        let ours =
+            snapshot.validations.iter().map(|entry| (&entry.object.metadata.name, Self::KIND, &entry.file));
+        let theirs = snapshot.validating_policies.iter();
+        let theirs = theirs.map(|entry| (&entry.object.metadata.name, Self::ADMISSION_KIND, &entry.file));
+        in_order(ours.chain(theirs).collect())
     }
 
     fn policies(&self) -> &[PolicyStatus] {
@@ -74,5 +101,93 @@ impl PolicySet for ValidationSet {
 
     fn review(&self, review: &Review<'_>, failure_policy: FailurePolicy) -> Outcome {
         self.review(review, failure_policy)
+    }
+}
+
+fn objects<T: Clone>(entries: &[Entry<T>]) -> Vec<T> {
+    entries.iter().map(|entry| entry.object.clone()).collect()
+}
+
+fn stale<T>(entries: &[Entry<T>]) -> usize {
+    entries.iter().filter(|entry| entry.stale).count()
+}
+
+/// Kinds and files by name, our kind first.
+fn in_order(mut origins: Vec<(&Option<String>, PolicyKind, &Arc<str>)>) -> Vec<(PolicyKind, Arc<str>)> {
+    origins.sort_by_key(|(name, kind, _)| (*name, *kind));
+    origins.into_iter().map(|(_, kind, file)| (kind, Arc::clone(file))).collect()
+}
+
+/// The objects that policies may see besides the one under review.
+fn surroundings(snapshot: &Snapshot) -> Arc<Objects> {
+    let namespaces: Namespaces = objects(&snapshot.namespaces).into_iter().collect();
+    Arc::new(Objects::new(Arc::new(namespaces), objects(&snapshot.objects)))
+}
+
+#[cfg(test)]
+mod tests {
+    use sallyport_policy::{FailurePolicy, Operation, PolicyState, Request, Review, ValidationSet};
+    use sallyport_sources::{Directory, PolicyKind};
+
+    use super::PolicySet;
+
+    const OURS: &str = r#"
+apiVersion: sallyport.dev/v1alpha1
+kind: ValidationPolicy
+metadata: {name: limit}
+spec:
+  matchConstraints: {resourceRules: [{apiGroups: [""], apiVersions: [v1], resources: [pods]}]}
+  validations: [{expression: "true"}]
+"#;
+    const THEIRS: &str = r#"
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicy
+metadata: {name: limit}
+spec:
+  paramKind: {apiVersion: v1, kind: ConfigMap}
+  matchConstraints:
+    resourceRules: [{apiGroups: [""], apiVersions: [v1], operations: [CREATE], resources: [pods]}]
+  validations: [{expression: "false", messageExpression: "string(params.data.message)"}]
+---
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicyBinding
+metadata: {name: everywhere}
+spec:
+  policyName: limit
+  validationActions: [Deny]
+  paramRef: {name: settings, namespace: default, parameterNotFoundAction: Deny}
+---
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: settings}
+data: {message: as set}
+"#;
+
+    /// Policies of both families, bindings, settings: from files to a decision.
+    #[test]
+    fn a_directory_gives_policies_with_their_bindings_and_settings() {
+        let directory = tempfile::tempdir().unwrap();
+        std::fs::write(directory.path().join("theirs.yaml"), THEIRS).unwrap();
+        std::fs::write(directory.path().join("ours.yaml"), OURS).unwrap();
+        let snapshot = Directory::new(directory.path()).load(None).unwrap();
+        assert_eq!(snapshot.problems, []);
+        let set = <ValidationSet as PolicySet>::compile(&snapshot, None);
+        assert!(set.policies().iter().all(|policy| policy.state == PolicyState::Active));
+        let origins = ValidationSet::origins(&snapshot);
+        let origins: Vec<_> = origins.iter().map(|(kind, file)| (*kind, &**file)).collect();
+        let expected = [
+            (PolicyKind::ValidationPolicy, "ours.yaml"),
+            (PolicyKind::ValidatingAdmissionPolicy, "theirs.yaml"),
+        ];
+        assert_eq!(origins, expected);
+        assert_eq!(ValidationSet::stale(&snapshot), 0);
+
+        let mut request = Request { operation: Operation::Create, ..Request::default() };
+        request.resource.version = "v1".to_owned();
+        request.resource.resource = "pods".to_owned();
+        let review = Review { request: &request, object: b"{}", old_object: b"", options: b"" };
+        let status = PolicySet::review(&set, &review, FailurePolicy::Fail).status.unwrap();
+        let expected = "ValidatingAdmissionPolicy 'limit' with binding 'everywhere' denied request: as set";
+        assert_eq!(status.message, expected);
     }
 }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
-use sallyport_policy::{Namespaces, PolicyState};
+use sallyport_policy::PolicyState;
 use sallyport_sources::{Directory, Snapshot, SourceError};
 
 use crate::engine::PolicySet;
@@ -91,13 +91,10 @@ fn load<S: PolicySet>(snapshot: &Snapshot, previous: Option<&S>, meters: &Policy
     for problem in &snapshot.problems {
         tracing::warn!("{problem}");
     }
-    let entries = S::entries(snapshot);
-    let namespaces: Namespaces = snapshot.namespaces.iter().map(|entry| entry.object.clone()).collect();
-    let policies = entries.iter().map(|entry| entry.object.clone()).collect();
-    let set = S::compile(policies, Arc::new(namespaces), previous);
+    let set = S::compile(snapshot, previous);
 
-    let unreadable = snapshot.unusable(S::KIND).len();
-    let kept = entries.iter().filter(|entry| entry.stale).count();
+    let unreadable = snapshot.unusable(S::KIND).len() + snapshot.unusable(S::ADMISSION_KIND).len();
+    let kept = S::stale(snapshot);
     let mut states = States { active: 0, stale: 0, broken: unreadable };
     for policy in set.policies() {
         let name = policy.name.as_str();

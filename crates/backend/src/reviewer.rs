@@ -186,10 +186,9 @@ fn generate_name(question: &Question) -> Option<Cow<'_, str>> {
 mod tests {
     use std::sync::Arc;
 
-    use sallyport_api::MutationPolicy;
-    use sallyport_policy::{FailurePolicy, Namespaces, Outcome, PolicyStatus, Review};
+    use sallyport_policy::{FailurePolicy, Outcome, PolicyStatus, Review};
     use sallyport_proto::v1alpha1::{GroupVersionKind, GroupVersionResource, ReviewRequest};
-    use sallyport_sources::{Entry, PolicyKind, Snapshot};
+    use sallyport_sources::{PolicyKind, Snapshot};
     use tonic::{Code, Request};
 
     use super::{LARGE, Question, Reviewer, generate_name};
@@ -202,15 +201,19 @@ mod tests {
 
     impl PolicySet for Fragile {
         const KIND: PolicyKind = PolicyKind::MutationPolicy;
+        const ADMISSION_KIND: PolicyKind = PolicyKind::MutatingAdmissionPolicy;
         const SERVICE: &'static str = "fragile";
-        type Policy = MutationPolicy;
 
-        fn entries(snapshot: &Snapshot) -> &[Entry<MutationPolicy>] {
-            &snapshot.mutations
+        fn compile(_: &Snapshot, _: Option<&Self>) -> Self {
+            Self
         }
 
-        fn compile(_: Vec<MutationPolicy>, _: Arc<Namespaces>, _: Option<&Self>) -> Self {
-            Self
+        fn stale(_: &Snapshot) -> usize {
+            0
+        }
+
+        fn origins(_: &Snapshot) -> Vec<(PolicyKind, Arc<str>)> {
+            Vec::new()
         }
 
         fn policies(&self) -> &[PolicyStatus] {

@@ -37,8 +37,28 @@ fn validation(name: &str) -> ValidationPolicy {
     entry.object
 }
 
-fn compile<S: PolicySet>(policy: S::Policy) -> S {
-    let set = S::compile(vec![policy], Arc::new(Namespaces::default()), None);
+/// A set that can be made of one policy.
+trait Single: PolicySet {
+    type Policy;
+    fn of(policy: Self::Policy) -> Self;
+}
+
+impl Single for MutationSet {
+    type Policy = MutationPolicy;
+    fn of(policy: MutationPolicy) -> Self {
+        Self::compile(vec![policy], Arc::new(Namespaces::default()), None)
+    }
+}
+
+impl Single for ValidationSet {
+    type Policy = ValidationPolicy;
+    fn of(policy: ValidationPolicy) -> Self {
+        Self::compile(vec![policy], Arc::new(Namespaces::default()), None)
+    }
+}
+
+fn compile<S: Single>(policy: S::Policy) -> S {
+    let set = S::of(policy);
     for policy in set.policies() {
         assert_eq!((policy.state, policy.message.as_str()), (PolicyState::Active, ""), "{}", policy.name);
     }

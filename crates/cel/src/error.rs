@@ -113,7 +113,7 @@ pub enum EvalError {
     #[error("no such key: {0}")]
     NoSuchKey(String),
     /// A function or an operator does not take values of these types.
-    #[error("no such overload: {function}({arguments})")]
+    #[error("no such overload{}", overload(function, arguments))]
     NoSuchOverload {
         /// The function, or the operator in CEL's spelling (`_+_`).
         function: &'static str,
@@ -191,6 +191,14 @@ pub enum EvalError {
     /// A value that has no form in JSON.
     #[error("a value of type '{0}' cannot be written as JSON")]
     NotJson(&'static str),
+}
+
+/// Kubernetes does not tell which of the operations on truth values has met something else.
+fn overload(function: &str, arguments: &str) -> String {
+    match function {
+        "@predicate" | "_&&_" | "_||_" | "_?_:_" => String::new(),
+        _ => format!(": {function}({arguments})"),
+    }
 }
 
 impl EvalError {

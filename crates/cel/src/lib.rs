@@ -51,6 +51,7 @@ mod temporal;
 mod urls;
 mod value;
 mod versions;
+mod view;
 
 pub use activation::Activation;
 pub use authorizer::{
@@ -60,6 +61,8 @@ pub use check::{Structure, Type};
 pub use error::{CompileError, EvalError, Problem};
 pub use meter::{Budget, Limits};
 pub use program::Program;
+pub use quantity::check_quantity;
 pub use scope::{Scope, Slot};
 pub use syntax::{MAX_DEPTH, MAX_SOURCE_BYTES};
 pub use value::Value;
+pub use view::View;

@@ -480,7 +480,8 @@ impl<'e, 'a> Machine<'e, 'a> {
                 value @ Val::Optional(_) => Ok(value),
                 other => Err(EvalError::no_such_overload(name, &[other])),
             },
-            other => Err(EvalError::no_such_overload(name, &[other])),
+            // As in Kubernetes: what is no optional is there.
+            other => Ok(other),
         }
     }
 }

@@ -45,6 +45,11 @@ pub(crate) const FUNCTIONS: &[Function] = &[
     Function::member("sub", 2, |meter, a| combine("sub", true, meter, a)),
 ];
 
+/// Whether Kubernetes reads a text as a quantity; the error says what it dislikes.
+pub fn check_quantity(text: &str) -> Result<(), &'static str> {
+    parse(text).map(|_| ())
+}
+
 /// Longest text that is looked at, and most digits that a sum may have.
 const MAX_DIGITS: usize = 1 << 10;
 /// Digits that an integer is trusted to hold.

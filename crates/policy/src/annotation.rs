@@ -5,7 +5,7 @@
 //! longer than that.
 
 /// Longest name part of a qualified name.
-const MAX_KEY: usize = 63;
+pub(crate) const MAX_KEY: usize = 63;
 /// Key of the failures that a policy only notes down.
 pub(crate) const VIOLATIONS: &str = "violations";
 /// Longest key in an `auditAnnotations` entry, so that some of the policy's name fits before it.
@@ -22,12 +22,25 @@ pub(crate) fn key(policy: &str, suffix: &str) -> String {
     format!("{kept}-{digest}.{suffix}")
 }
 
-/// Whether `suffix` can end a key.
-pub(crate) fn is_suffix(suffix: &str) -> bool {
+/// Key of what a `ValidatingAdmissionPolicy` only notes down, without the API server's own prefix.
+pub(crate) const VALIDATION_FAILURE: &str = "validation_failure";
+
+/// `policy.suffix` where the suffix may be as long as a key: beyond the length of a key it is a digest of both.
+pub(crate) fn long_key(policy: &str, suffix: &str) -> String {
+    if suffix.len() <= MAX_SUFFIX {
+        return key(policy, suffix);
+    }
+    let digest = format!("{:08x}", digest(&format!("{policy}/{suffix}")));
+    let kept: String = suffix.chars().take(MAX_KEY - digest.len() - 1).collect();
+    format!("{kept}-{digest}")
+}
+
+/// Whether `name` can be the name part of a qualified name.
+pub(crate) fn is_name_part(name: &str) -> bool {
     let inner = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
     let ends = |byte: Option<&u8>| byte.is_some_and(u8::is_ascii_alphanumeric);
-    let bytes = suffix.as_bytes();
-    bytes.len() <= MAX_SUFFIX
+    let bytes = name.as_bytes();
+    bytes.len() <= MAX_KEY
         && bytes.iter().all(|byte| inner(*byte))
         && ends(bytes.first())
         && ends(bytes.last())

@@ -5,35 +5,45 @@ use sallyport_cel::{Scope, Type};
 
 use crate::error::{DefinitionError, PolicyError};
 use crate::expression::{Expression, Inputs, Uses, condition_scope};
+use crate::family::Family;
 
 /// The matchConditions of one policy.
 #[derive(Clone, Debug)]
 pub(crate) struct Conditions {
-    conditions: Vec<Expression>,
     scope: Scope,
+    family: Family,
+    all: Vec<Expression>,
 }
 
 impl Conditions {
-    pub(crate) fn compile(conditions: &[MatchCondition], uses: &mut Uses) -> Result<Self, DefinitionError> {
-        let scope = condition_scope();
-        let conditions = conditions
+    /// Compiles conditions of a policy with or without `params`.
+    pub(crate) fn compile(
+        conditions: &[MatchCondition],
+        params: bool,
+        family: Family,
+        uses: &mut Uses,
+    ) -> Result<Self, DefinitionError> {
+        let scope = condition_scope(params);
+        let all = conditions
             .iter()
             .map(|condition| {
                 let what = format!("matchConditions[{:?}]", condition.name);
-                Expression::compile_as(&[Type::Bool], what, &condition.expression, &scope, uses)
+                let wanted = [Type::Bool];
+                let expression = Expression::compile_as(&wanted, what, &condition.expression, &scope, uses)?;
+                Ok(expression.named_by(family))
             })
             .collect::<Result<_, _>>()?;
-        Ok(Self { conditions, scope })
+        Ok(Self { scope, family, all })
     }
 
     /// Whether all are true. One that is false beats those that err, wherever it stands.
     pub(crate) fn hold(&self, inputs: &Inputs<'_>) -> Result<bool, PolicyError> {
-        if self.conditions.is_empty() {
+        if self.all.is_empty() {
             return Ok(true);
         }
-        let activation = inputs.activate(&self.scope);
+        let activation = inputs.for_conditions(self.family).activate(&self.scope);
         let mut errors = Vec::new();
-        for condition in &self.conditions {
+        for condition in &self.all {
             inputs.check_time()?;
             match condition.evaluate_bool(&activation) {
                 Ok(true) => {}

@@ -6,13 +6,15 @@ use serde_json::Value;
 
 use crate::error::PolicyError;
 use crate::namespaces::Namespaces;
-use crate::request::Review;
+use crate::request::{Request, Review};
 
 type Parsed = OnceCell<Result<Option<Value>, PolicyError>>;
 
 /// The objects of one review.
 pub(crate) struct Documents<'a> {
-    pub(crate) review: &'a Review<'a>,
+    pub(crate) review: Review<'a>,
+    /// What the objects say of their version, where it is not what they were sent with.
+    api_version: Option<String>,
     namespaces: &'a Namespaces,
     object: Parsed,
     old_object: Parsed,
@@ -22,8 +24,21 @@ pub(crate) struct Documents<'a> {
 impl<'a> Documents<'a> {
     pub(crate) fn new(review: &'a Review<'a>, namespaces: &'a Namespaces) -> Self {
         Self {
-            review,
+            review: *review,
+            api_version: None,
             namespaces,
+            object: OnceCell::new(),
+            old_object: OnceCell::new(),
+            request: OnceCell::new(),
+        }
+    }
+
+    /// The same as another request for the same objects has it, which differ from these in `apiVersion` alone.
+    pub(crate) fn converted<'b>(&'b self, request: &'b Request) -> Documents<'b> {
+        Documents {
+            review: Review { request, ..self.review },
+            api_version: Some(request.kind.api_version()),
+            namespaces: self.namespaces,
             object: OnceCell::new(),
             old_object: OnceCell::new(),
             request: OnceCell::new(),
@@ -33,12 +48,12 @@ impl<'a> Documents<'a> {
     /// The new object, `None` if absent or null. An error for what is not an object of JSON, or nests deeper
     /// than 127.
     pub(crate) fn object(&self) -> Result<Option<&Value>, PolicyError> {
-        read(&self.object, "object", self.review.object)
+        self.read(&self.object, "object", self.review.object)
     }
 
     /// The old object, likewise.
     pub(crate) fn old_object(&self) -> Result<Option<&Value>, PolicyError> {
-        read(&self.old_object, "oldObject", self.review.old_object)
+        self.read(&self.old_object, "oldObject", self.review.old_object)
     }
 
     /// `request` as expressions see it.
@@ -64,12 +79,31 @@ impl<'a> Documents<'a> {
     pub(crate) fn namespace(&self, name: &str) -> Result<&'a Value, PolicyError> {
         self.namespaces.get(name).ok_or_else(|| PolicyError::Namespace(name.to_owned()))
     }
+
+    fn read<'c>(
+        &self,
+        cell: &'c Parsed,
+        document: &'static str,
+        text: &[u8],
+    ) -> Result<Option<&'c Value>, PolicyError> {
+        let read = || {
+            let mut object = parse(document, text)?;
+            if let (Some(object), Some(version)) = (&mut object, &self.api_version) {
+                set_api_version(object, version);
+            }
+            Ok(object)
+        };
+        match cell.get_or_init(read) {
+            Ok(value) => Ok(value.as_ref()),
+            Err(error) => Err(error.clone()),
+        }
+    }
 }
 
-fn read<'c>(cell: &'c Parsed, document: &'static str, text: &[u8]) -> Result<Option<&'c Value>, PolicyError> {
-    match cell.get_or_init(|| parse(document, text)) {
-        Ok(value) => Ok(value.as_ref()),
-        Err(error) => Err(error.clone()),
+/// Makes an object say that it is of another version.
+pub(crate) fn set_api_version(object: &mut Value, version: &str) {
+    if let Some(stated) = object.get_mut("apiVersion") {
+        *stated = Value::from(version);
     }
 }
 

@@ -5,6 +5,8 @@ use std::error::Error;
 use sallyport_cel::{CompileError, EvalError};
 use thiserror::Error;
 
+use crate::binding::ParamError;
+use crate::configuration::ConfigurationError;
 use crate::merge::MergeError;
 
 /// A policy that cannot be put in force.
@@ -22,6 +24,9 @@ pub enum DefinitionError {
         /// What is wrong and what to do.
         problem: String,
     },
+    /// A binding of the policy is wrong.
+    #[error("binding {0}")]
+    Binding(String, #[source] Box<Self>),
     /// Two policies have the same name.
     #[error("another policy of the same kind has this name; only the first is in force")]
     Duplicate,
@@ -60,8 +65,23 @@ pub(crate) enum PolicyError {
     Operation { what: String, index: usize, problem: String },
     #[error("{what}: failed to apply the patch: {problem}")]
     Patch { what: String, problem: String },
+    /// In the words of the API server's patch library.
+    #[error("JSON Patch: {0}")]
+    Library(String),
+    /// In the words of the API server's decoder.
+    #[error("strict decoding error: {0}")]
+    Decoding(String),
+    #[error(transparent)]
+    Params(#[from] ParamError),
     #[error("{0}")]
     Merge(String, #[source] MergeError),
+    #[error("{0}")]
+    Configuration(String, #[source] ConfigurationError),
+    #[error(
+        "the object is in {present}, the policy is for {wanted}, and it cannot be converted here; name both \
+         versions in resourceRules, or register the webhook for the one alone"
+    )]
+    Version { present: String, wanted: String },
     #[error("{what}: {found} elements are more than the {limit} allowed")]
     TooMany { what: String, found: usize, limit: usize },
     #[error("{what}: makes more than {limit} bytes")]
@@ -80,12 +100,39 @@ impl PolicyError {
             | Self::Namespace(_)
             | Self::TooMany { .. }
             | Self::TooLarge { .. }
+            | Self::Version { .. }
+            | Self::Decoding(_)
             | Self::TooLong(_) => true,
+            Self::Configuration(_, ConfigurationError::UnknownKind(_)) => return (503, "ServiceUnavailable"),
             Self::Evaluation(_, source) => source.is_limit(),
             Self::Several(errors) => errors.iter().any(|error| error.status().0 == 500),
-            Self::Type { .. } | Self::Operation { .. } | Self::Patch { .. } | Self::Merge(..) => false,
+            Self::Type { .. }
+            | Self::Operation { .. }
+            | Self::Patch { .. }
+            | Self::Library(_)
+            | Self::Params(_)
+            | Self::Merge(..)
+            | Self::Configuration(..) => false,
         };
         if internal { (500, "InternalError") } else { (422, "Invalid") }
+    }
+
+    /// What the API server answers in place of everything that its mutating policies say, and whatever their
+    /// failure policy is.
+    pub(crate) fn in_place_of_policies(&self) -> Option<String> {
+        match self {
+            Self::Configuration(_, cause @ ConfigurationError::UnknownKind(_)) => Some(cause.to_string()),
+            Self::Decoding(_) => Some(self.to_string()),
+            _ => None,
+        }
+    }
+
+    /// The error in one line, without the expression where the API server leaves that out.
+    pub(crate) fn explain_as_upstream(&self) -> String {
+        match self {
+            Self::Configuration(_, cause) => cause.to_string(),
+            other => other.explain(),
+        }
     }
 
     /// The error and its sources in one line.
@@ -98,8 +145,12 @@ fn explain(error: &dyn Error) -> String {
     let mut text = error.to_string();
     let mut source = error.source();
     while let Some(cause) = source {
-        text.push_str(": ");
-        text.push_str(&cause.to_string());
+        // Some errors repeat their source, as the API server's do.
+        let told = cause.to_string();
+        if !text.ends_with(&told) {
+            text.push_str(": ");
+            text.push_str(&told);
+        }
         source = cause.source();
     }
     text

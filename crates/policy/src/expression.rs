@@ -8,9 +8,12 @@ use serde_json::Value;
 
 use crate::documents::Documents;
 use crate::error::{DefinitionError, PolicyError};
+use crate::family::Family;
 
 /// What every expression may use.
 const VARIABLES: [&str; 4] = ["object", "oldObject", "request", "namespaceObject"];
+/// The settings of a policy, where it has any.
+const PARAMS: &str = "params";
 /// Most elements of a `forEach`.
 const MAX_ELEMENTS: usize = 1000;
 /// How long one policy may take for one review; each expression has its own bound besides.
@@ -39,6 +42,15 @@ impl Expression {
             }
             Err(error) => Err(DefinitionError::Expression(what, error)),
         }
+    }
+
+    /// The same, named in messages as policies of this family name theirs.
+    pub(crate) fn named_by(self, family: Family) -> Self {
+        if family.names_expressions_by_field() {
+            return self;
+        }
+        let what = format!("expression '{}' resulted in error", self.program.source());
+        Self { what, ..self }
     }
 
     /// Compiles `source`, whose result must have one of these types. What is only known when evaluated has none
@@ -107,8 +119,11 @@ pub(crate) enum Purpose {
 }
 
 /// The scope of matchConditions: no variables, and nothing to make patches with.
-pub(crate) fn condition_scope() -> Scope {
+pub(crate) fn condition_scope(params: bool) -> Scope {
     let mut scope = Scope::admission();
+    if params {
+        scope.declare_params();
+    }
     scope.forbid_patches();
     scope
 }
@@ -116,10 +131,14 @@ pub(crate) fn condition_scope() -> Scope {
 /// The scope of a policy's other expressions, with its variables; each sees those before it.
 pub(crate) fn scope_with(
     variables: &[Variable],
+    params: bool,
     purpose: Purpose,
     uses: &mut Uses,
 ) -> Result<Scope, DefinitionError> {
     let mut scope = Scope::admission();
+    if params {
+        scope.declare_params();
+    }
     if purpose == Purpose::Validation {
         scope.forbid_patches();
     }
@@ -161,7 +180,8 @@ impl Loop {
         scope: &Scope,
         uses: &mut Uses,
     ) -> Result<(Self, Scope), DefinitionError> {
-        if !is_identifier(&each.name) || each.name == "variables" || VARIABLES.contains(&each.name.as_str()) {
+        let taken = [PARAMS, "variables"].contains(&each.name.as_str());
+        if !is_identifier(&each.name) || taken || VARIABLES.contains(&each.name.as_str()) {
             return Err(DefinitionError::field(
                 format!("{field}.forEach.as"),
                 format!("{:?} is not a free identifier of CEL", each.name),
@@ -210,6 +230,7 @@ pub(crate) struct Inputs<'a> {
     old_object: Option<&'a Value>,
     request: Option<&'a Value>,
     namespace_object: Option<&'a Value>,
+    params: Option<&'a Value>,
     deadline: Instant,
 }
 
@@ -221,6 +242,7 @@ impl<'a> Inputs<'a> {
             old_object: if uses.old_object { documents.old_object()? } else { None },
             request: if uses.request { Some(documents.request()?) } else { None },
             namespace_object: if uses.namespace_object { documents.namespace_object()? } else { None },
+            params: None,
             deadline: Instant::now() + MAX_DURATION,
         })
     }
@@ -233,6 +255,17 @@ impl<'a> Inputs<'a> {
         Inputs { object: Some(object), ..*self }
     }
 
+    /// The same with these settings.
+    pub(crate) fn with_params(self, params: Option<&'a Value>) -> Self {
+        Self { params, ..self }
+    }
+
+    /// What matchConditions see of it.
+    pub(crate) fn for_conditions(self, family: Family) -> Self {
+        let namespace_object = self.namespace_object.filter(|_| family.shows_namespace_to_conditions());
+        Self { namespace_object, ..self }
+    }
+
     pub(crate) fn activate(&self, scope: &Scope) -> Activation<'a> {
         let mut activation = Activation::new(scope, Limits::default());
         let cel = |value: Option<&'a Value>| value.map_or_else(Cel::null, Cel::from);
@@ -240,6 +273,7 @@ impl<'a> Inputs<'a> {
         activation.bind("oldObject", cel(self.old_object));
         activation.bind("request", cel(self.request));
         activation.bind("namespaceObject", cel(self.namespace_object));
+        activation.bind(PARAMS, cel(self.params));
         activation
     }
 

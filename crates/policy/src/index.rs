@@ -2,8 +2,11 @@
 
 use std::collections::HashMap;
 
+use sallyport_api::MatchPolicy;
+
 use crate::matcher::Matcher;
 use crate::request::{GroupVersionResource, Request};
+use crate::schema::Schemas;
 
 /// Policies by group, resource and subresource, each possibly `*`.
 #[derive(Clone, Debug, Default)]
@@ -12,17 +15,27 @@ pub(crate) struct Index {
 }
 
 impl Index {
-    /// Takes up the policy with this index.
-    pub(crate) fn insert(&mut self, policy: usize, matcher: &Matcher) {
+    /// Takes up the policy with this index. Versions do not count; a resource that holds the same objects under
+    /// another name or group does, unless the policy wants an exact match.
+    pub(crate) fn insert(&mut self, policy: usize, matcher: &Matcher, schemas: &Schemas) {
         for rule in &matcher.rules {
             for group in &rule.groups {
-                for (resource, sub_resource) in &rule.resources {
-                    let policies = self.policies.entry(key(group, resource, sub_resource)).or_default();
-                    if policies.last() != Some(&policy) {
-                        policies.push(policy);
+                for (resource, sub) in &rule.resources {
+                    self.add(policy, group, resource, sub);
+                    if matcher.match_policy == MatchPolicy::Equivalent {
+                        for other in schemas.equivalents(group, resource, sub) {
+                            self.add(policy, &other.resource.group, &other.resource.resource, sub);
+                        }
                     }
                 }
             }
+        }
+    }
+
+    fn add(&mut self, policy: usize, group: &str, resource: &str, sub: &str) {
+        let policies = self.policies.entry(key(group, resource, sub)).or_default();
+        if policies.last() != Some(&policy) {
+            policies.push(policy);
         }
     }
 
@@ -67,6 +80,7 @@ mod tests {
     use super::Index;
     use crate::matcher::Matcher;
     use crate::request::{GroupVersionResource, Request};
+    use crate::schema::Schemas;
 
     #[test]
     fn policies_for_other_resources_are_not_even_looked_at() {
@@ -79,7 +93,8 @@ mod tests {
                 ..ResourceRule::default()
             };
             let constraints = MatchConstraints { resource_rules: vec![rule], ..MatchConstraints::default() };
-            index.insert(policy, &Matcher::compile(&constraints, &[OperationType::Create]).unwrap());
+            let matcher = Matcher::compile(&constraints, &[OperationType::Create]).unwrap();
+            index.insert(policy, &matcher, &Schemas::default());
         }
         let request = |resource: &str, sub_resource: &str| Request {
             resource: GroupVersionResource {

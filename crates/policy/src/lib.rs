@@ -18,22 +18,34 @@
 
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
 
+mod admission_policy;
 mod annotation;
+mod apply;
+mod binding;
 mod condition;
+mod configuration;
+mod conformance;
+mod decoding;
 mod diff;
 mod documents;
 mod error;
 mod expression;
+mod family;
+mod findings;
 mod index;
+mod instant;
+mod library_patch;
 mod matcher;
 mod measure;
 mod merge;
 mod mutation;
 mod namespaces;
+mod objects;
 mod outcome;
 mod overlay;
 mod patch;
 mod request;
+mod round;
 mod safety;
 mod schema;
 mod selector;
@@ -42,9 +54,10 @@ mod template;
 mod validation;
 
 pub use error::DefinitionError;
-pub use mutation::MutationSet;
+pub use mutation::{MutationSet, Mutations};
 pub use namespaces::Namespaces;
+pub use objects::Objects;
 pub use outcome::{Cause, Outcome, PolicyResult, PolicyState, PolicyStatus, ResultKind, Status};
 pub use request::{GroupVersionKind, GroupVersionResource, Operation, Request, Review, UserInfo};
 pub use sallyport_api::FailurePolicy;
-pub use validation::ValidationSet;
+pub use validation::{ValidationSet, Validations};

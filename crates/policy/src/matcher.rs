@@ -4,8 +4,20 @@ use sallyport_api::{MatchConstraints, MatchPolicy, OperationType, ResourceRule, 
 
 use crate::documents::Documents;
 use crate::error::{DefinitionError, PolicyError};
-use crate::request::{GroupVersionResource, Operation, Request};
+use crate::request::{GroupVersionKind, GroupVersionResource, Operation, Request};
+use crate::schema::{Schema, Schemas, Served};
 use crate::selector::Selector;
+
+/// How a policy's rules match a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Matching<'m> {
+    /// The object is of the version that the rules name.
+    Own,
+    /// The rules name another version of the same objects.
+    As(&'m GroupVersionResource, &'m GroupVersionKind),
+    /// The rules name another version of a resource that is not known.
+    Unknown,
+}
 
 /// The match constraints of one policy.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -14,7 +26,7 @@ pub(crate) struct Matcher {
     excluded: Vec<Rule>,
     namespace_selector: Selector,
     object_selector: Selector,
-    match_policy: MatchPolicy,
+    pub(crate) match_policy: MatchPolicy,
 }
 
 /// A rule with its operations filled in and its resources split.
@@ -69,10 +81,19 @@ impl Matcher {
         })
     }
 
-    /// Whether the rules match, looking at no object. `Exact` looks at the resource that the registration
-    /// matched; `Equivalent` also at the one originally asked for.
-    pub(crate) fn matches_rules(&self, request: &Request) -> bool {
-        self.any(&self.rules, request) && !self.any(&self.excluded, request)
+    /// Whether the rules match, looking at no object, and as which version they want to see it. `Exact` looks at
+    /// the resource that was asked for alone; `Equivalent` also at the version in which the API server hands the
+    /// object over, and at all others that hold the same objects.
+    pub(crate) fn matches_rules<'m>(
+        &self,
+        request: &'m Request,
+        schemas: &'m Schemas,
+    ) -> Option<Matching<'m>> {
+        let found = self.matching(&self.rules, request, schemas)?;
+        match self.matching(&self.excluded, request, schemas) {
+            None | Some(Matching::Unknown) => Some(found),
+            Some(_) => None,
+        }
     }
 
     /// Whether the selectors match.
@@ -80,14 +101,40 @@ impl Matcher {
         Ok(self.matches_namespace(documents)? && self.matches_object(documents)?)
     }
 
-    fn any(&self, rules: &[Rule], request: &Request) -> bool {
-        rules.iter().any(|rule| {
-            rule.matches(request, &request.resource, &request.sub_resource)
-                || (self.match_policy == MatchPolicy::Equivalent
-                    && request.request_resource.as_ref().is_some_and(|resource| {
-                        rule.matches(request, resource, &request.request_sub_resource)
-                    }))
-        })
+    fn matching<'m>(
+        &self,
+        rules: &[Rule],
+        request: &'m Request,
+        schemas: &'m Schemas,
+    ) -> Option<Matching<'m>> {
+        let any = |resource: &GroupVersionResource, sub: &str| {
+            rules.iter().any(|rule| rule.matches(request, resource, sub))
+        };
+        let equivalent = self.match_policy == MatchPolicy::Equivalent;
+        let handed_over = (&request.resource, request.sub_resource.as_str());
+        let asked = match &request.request_resource {
+            Some(resource) => (resource, request.request_sub_resource.as_str()),
+            None => handed_over,
+        };
+        if (equivalent || asked == handed_over) && any(handed_over.0, handed_over.1) {
+            return Some(Matching::Own);
+        }
+        if asked != handed_over && any(asked.0, asked.1) {
+            return Some(Matching::As(asked.0, request.request_kind.as_ref().unwrap_or(&request.kind)));
+        }
+        if !equivalent || rules.is_empty() {
+            return None;
+        }
+        let (resource, sub) = handed_over;
+        let served = schemas.equivalents(&resource.group, &resource.resource, sub);
+        let unknown = || rules.iter().any(|rule| rule.names(request, resource, sub));
+        if served.is_empty() {
+            return unknown().then_some(Matching::Unknown);
+        }
+        served
+            .iter()
+            .find(|served| any(&served.resource, &served.sub_resource))
+            .map(|Served { resource, kind, .. }| Matching::As(resource, kind))
     }
 
     fn matches_namespace(&self, documents: &Documents<'_>) -> Result<bool, PolicyError> {
@@ -168,12 +215,29 @@ impl Rule {
     }
 
     fn matches(&self, request: &Request, resource: &GroupVersionResource, sub_resource: &str) -> bool {
-        self.operations.iter().any(|operation| covers(*operation, request.operation))
-            && listed(&self.groups, &resource.group)
+        listed(&self.groups, &resource.group)
             && listed(&self.versions, &resource.version)
             && self.resources.iter().any(|(name, sub)| {
                 (name == "*" || *name == resource.resource) && (sub == "*" || sub == sub_resource)
             })
+            && self.matches_request(request)
+    }
+
+    /// The schemas of the kinds that the rule names.
+    pub(crate) fn schemas<'s>(&self, schemas: &'s Schemas) -> Vec<Schema<'s>> {
+        let named = self.groups.iter().flat_map(|group| self.resources.iter().map(move |it| (group, it)));
+        named.flat_map(|(group, (name, sub))| schemas.of_resource(group, &self.versions, name, sub)).collect()
+    }
+
+    /// Whether the resource is named in so many words, in whatever version.
+    fn names(&self, request: &Request, resource: &GroupVersionResource, sub_resource: &str) -> bool {
+        self.groups.contains(&resource.group)
+            && self.resources.iter().any(|(name, sub)| *name == resource.resource && sub == sub_resource)
+            && self.matches_request(request)
+    }
+
+    fn matches_request(&self, request: &Request) -> bool {
+        self.operations.iter().any(|operation| covers(*operation, request.operation))
             && (self.names.is_empty() || self.names.contains(&request.name))
             && self.in_scope(request)
     }

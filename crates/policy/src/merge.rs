@@ -1,12 +1,13 @@
-//! Merging a partial object into an object by Kubernetes' rules.
+//! Merging an overlay into an object.
 //!
-//! Objects and maps merge field by field; null removes a field; list-map entries merge by their keys and new
-//! ones are appended; sets grow; other lists and all scalars are replaced.
+//! Objects and maps merge field by field, those too that Kubernetes takes for one value; null removes a field;
+//! list-map entries merge by their keys and new ones are appended; sets grow; other lists and all scalars are
+//! replaced.
 
 use serde_json::{Map, Value};
 use thiserror::Error;
 
-use crate::schema::{Field, Key, Schema};
+use crate::schema::{Key, List, Relation, Schema};
 
 /// A partial object that does not fit.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
@@ -14,14 +15,14 @@ pub(crate) enum MergeError {
     #[error("{0} must be a list")]
     NotAList(String),
     #[error("an entry of {path} lacks its key {key}")]
-    NoKey { path: String, key: &'static str },
+    NoKey { path: String, key: String },
 }
 
 /// Merges `overlay` into `target`; whether that changed anything. After an error `target` may be half merged.
 pub(crate) fn merge(
     target: &mut Value,
     overlay: Map<String, Value>,
-    schema: &'static Schema,
+    schema: Schema<'_>,
 ) -> Result<bool, MergeError> {
     Merge { path: Vec::new() }.object(target, overlay, Some(schema))
 }
@@ -35,7 +36,7 @@ impl Merge {
         &mut self,
         target: &mut Value,
         overlay: Map<String, Value>,
-        schema: Option<&'static Schema>,
+        schema: Option<Schema<'_>>,
     ) -> Result<bool, MergeError> {
         let mut changed = false;
         if !target.is_object() {
@@ -48,10 +49,10 @@ impl Merge {
                 changed |= fields.remove(&name).is_some();
                 continue;
             }
-            let field = schema.and_then(|schema| schema.field(&name));
+            let field = schema.and_then(|schema| schema.entry(&name));
             // A field that is absent or null is made only if the overlay has something for it.
             let absent = fields.get(&name).is_none_or(Value::is_null);
-            let keyed = matches!(field, Some(Field::Map(..) | Field::Set));
+            let keyed = field.and_then(Schema::list).is_some_and(|list| list.relation != Relation::Atomic);
             if absent && (keyed && is_empty_list(&value) || only_removes(&value)) {
                 continue;
             }
@@ -68,15 +69,15 @@ impl Merge {
         &mut self,
         target: &mut Value,
         overlay: Value,
-        field: Option<Field>,
+        schema: Option<Schema<'_>>,
     ) -> Result<bool, MergeError> {
-        match (field, overlay) {
-            (Some(Field::Map(keys, schema)), overlay) => self.list(target, overlay, keys, schema),
-            (Some(Field::Set), overlay) => self.set(target, overlay),
-            (Some(Field::Object(schema)), Value::Object(overlay)) => {
-                self.object(target, overlay, Some(schema))
+        let list = schema.and_then(|schema| schema.list().map(|list| (schema, list)));
+        match (list, overlay) {
+            (_, Value::Object(overlay)) if !only_list(schema) => self.object(target, overlay, schema),
+            (Some((schema, list @ List { relation: Relation::Map(keys), .. })), overlay) => {
+                self.list(target, overlay, keys, schema.at(list.items))
             }
-            (None, Value::Object(overlay)) => self.object(target, overlay, None),
+            (Some((_, List { relation: Relation::Set, .. })), overlay) => self.set(target, overlay),
             (_, overlay) if *target == overlay => Ok(false),
             (_, overlay) => {
                 *target = overlay;
@@ -89,15 +90,15 @@ impl Merge {
         &mut self,
         target: &mut Value,
         overlay: Value,
-        keys: &'static [Key],
-        schema: &'static Schema,
+        keys: &[Key],
+        schema: Schema<'_>,
     ) -> Result<bool, MergeError> {
         let (entries, additions) = self.lists(target, overlay)?;
         let mut changed = false;
         for addition in additions {
-            for key in keys.iter().filter(|key| key.default.is_none()) {
-                if addition.get(key.field).is_none_or(Value::is_null) {
-                    return Err(MergeError::NoKey { path: self.path.join("."), key: key.field });
+            for key in keys.iter().filter(|key| key.meant().is_none()) {
+                if addition.get(&*key.field).is_none_or(Value::is_null) {
+                    return Err(MergeError::NoKey { path: self.path.join("."), key: key.field.to_string() });
                 }
             }
             let Value::Object(addition) = addition else { continue };
@@ -145,15 +146,19 @@ impl Merge {
     }
 }
 
+/// Whether a field can only be a list that merges item by item.
+fn only_list(schema: Option<Schema<'_>>) -> bool {
+    let Some(schema) = schema else { return false };
+    schema.map().is_none() && schema.list().is_some_and(|list| list.relation != Relation::Atomic)
+}
+
 fn same_keys(entry: &Value, addition: &Map<String, Value>, keys: &[Key]) -> bool {
     keys.iter().all(|key| {
-        let of_entry = entry.get(key.field).filter(|value| !value.is_null());
-        let of_addition = addition.get(key.field).filter(|value| !value.is_null());
-        match (of_entry, of_addition, key.default) {
+        let of_entry = entry.get(&*key.field).filter(|value| !value.is_null());
+        let of_addition = addition.get(&*key.field).filter(|value| !value.is_null());
+        match (of_entry, of_addition, key.meant()) {
             (Some(a), Some(b), _) => a == b,
-            (Some(one), None, Some(default)) | (None, Some(one), Some(default)) => {
-                one.as_str() == Some(default)
-            }
+            (Some(one), None, Some(default)) | (None, Some(one), Some(default)) => one == default,
             (None, None, default) => default.is_some(),
             (Some(_), None, None) | (None, Some(_), None) => false,
         }
@@ -178,16 +183,20 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::merge;
-    use crate::schema::of_kind;
+    use crate::request::GroupVersionKind;
+    use crate::schema::Schemas;
 
     fn merged(group: &str, kind: &str, target: &Value, overlay: &Value) -> Result<Value, String> {
+        let schemas = Schemas::default();
+        let kind =
+            GroupVersionKind { group: group.to_owned(), version: "v1".to_owned(), kind: kind.to_owned() };
+        let schema = schemas.of_kind_or_other(&kind);
         let mut result = target.clone();
         let fields = overlay.as_object().unwrap().clone();
-        let changed =
-            merge(&mut result, fields.clone(), of_kind(group, kind)).map_err(|error| error.to_string())?;
+        let changed = merge(&mut result, fields.clone(), schema).map_err(|error| error.to_string())?;
         assert_eq!(changed, result != *target, "{target} {overlay}");
         let once = result.clone();
-        assert_eq!(merge(&mut result, fields, of_kind(group, kind)), Ok(false), "{once}");
+        assert_eq!(merge(&mut result, fields, schema), Ok(false), "{once}");
         assert_eq!(result, once);
         Ok(result)
     }

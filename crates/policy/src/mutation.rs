@@ -1,31 +1,46 @@
-//! Evaluating `MutationPolicy` objects.
+//! `MutationPolicy` objects and the API server's own `MutatingAdmissionPolicy` objects, compiled. `round` runs them.
 
 use std::sync::Arc;
-use std::time::Instant;
 
 use sallyport_api::{
-    FailurePolicy, MatchConstraints, Mutation, MutationPolicy, MutationPolicySpec, OperationType, PatchType,
-    ReinvocationPolicy,
+    FailurePolicy, MatchConstraints, MutatingAdmissionPolicy, MutatingAdmissionPolicyBinding, Mutation,
+    MutationPolicy, MutationPolicySpec, OperationType, PatchType, ReinvocationPolicy,
 };
 use sallyport_cel::{Activation, Scope, Type};
 use serde_json::{Map, Value};
 
+use crate::admission_policy;
+use crate::binding::{self, Binding, BindingSource};
 use crate::condition::Conditions;
-use crate::diff::{MAX_PATCH_BYTES, diff};
+use crate::configuration::{self, Node};
 use crate::documents::Documents;
 use crate::error::{DefinitionError, PolicyError};
 use crate::expression::{Expression, Inputs, Loop, Purpose, Uses, scope_with};
+use crate::family::Family;
+use crate::library_patch::{self, Operation};
 use crate::matcher::Matcher;
 use crate::measure::{MAX_BYTES, Measure};
-use crate::merge::merge;
 use crate::namespaces::Namespaces;
-use crate::outcome::{Gathering, Outcome, PolicyResult, PolicyStatus, ResultKind};
+use crate::objects::Objects;
+use crate::outcome::{Gathering, Outcome, PolicyStatus};
 use crate::overlay::Overlay;
 use crate::patch;
 use crate::request::Review;
+use crate::round::Run;
 use crate::safety;
-use crate::schema::{self, Schema};
-use crate::set::{Definition, Match, Set};
+use crate::schema::{Schema, Schemas};
+use crate::set::{Definition, Set};
+
+/// What a mutation set is compiled from: our policies, and the API server's own with their bindings.
+#[derive(Clone, Debug, Default)]
+pub struct Mutations {
+    /// Our policies.
+    pub policies: Vec<MutationPolicy>,
+    /// The API server's own.
+    pub admission_policies: Vec<MutatingAdmissionPolicy>,
+    /// What puts those in force. A binding without its policy has no effect.
+    pub bindings: Vec<MutatingAdmissionPolicyBinding>,
+}
 
 /// A compiled set of mutation policies.
 ///
@@ -44,8 +59,18 @@ impl MutationSet {
         namespaces: Arc<Namespaces>,
         previous: Option<&Self>,
     ) -> Self {
-        let policies = policies.into_iter().map(|policy| (policy.metadata.name, policy.spec));
-        Self { set: Set::compile(policies, namespaces, previous.map(|previous| &previous.set)) }
+        let mutations = Mutations { policies, ..Mutations::default() };
+        Self::build(mutations, Arc::new(Objects::new(namespaces, [])), previous)
+    }
+
+    /// Compiles policies of all kinds, with the objects that they may see, likewise.
+    pub fn build(mutations: Mutations, objects: Arc<Objects>, previous: Option<&Self>) -> Self {
+        let Mutations { policies, admission_policies, bindings } = mutations;
+        let ours = policies
+            .into_iter()
+            .map(|policy| (policy.metadata.name, MutationSource::of_sallyport(policy.spec)));
+        let theirs = admission_policy::mutations(admission_policies, bindings);
+        Self { set: Set::compile(ours.chain(theirs), objects, previous.map(|previous| &previous.set)) }
     }
 
     /// The policies in the order of their names; results refer to them by index.
@@ -59,73 +84,105 @@ impl MutationSet {
         if candidates.is_empty() {
             return Gathering::default().finish(None);
         }
-        let documents = Documents::new(review, self.set.namespaces());
+        let documents = Documents::new(review, self.set.objects().namespaces());
         if matches!(safety::is_mirror_pod(&documents), Ok(true)) {
             return Gathering::default().finish(None);
         }
-        Run { documents: &documents, door, gathering: Gathering::default(), changes: 0, current: None }
-            .all(&self.set, &candidates)
+        Run::new(&self.set, &documents, door).all(&candidates)
+    }
+}
+
+/// A policy as written, with what puts it in force.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct MutationSource {
+    family: Family,
+    spec: MutationPolicySpec,
+    bindings: Vec<BindingSource>,
+}
+
+impl MutationSource {
+    fn of_sallyport(spec: MutationPolicySpec) -> Self {
+        let binding = BindingSource::own(&[], spec.param_ref.as_ref(), spec.params.as_ref());
+        Self { family: Family::Sallyport, spec, bindings: vec![binding] }
+    }
+
+    pub(crate) fn of_kubernetes(spec: MutationPolicySpec, bindings: Vec<BindingSource>) -> Self {
+        Self { family: Family::Kubernetes, spec, bindings }
     }
 }
 
 /// One compiled policy.
 #[derive(Debug)]
 pub(crate) struct CompiledMutations {
-    conditions: Conditions,
-    mutations: Vec<CompiledMutation>,
-    uses: Uses,
-    reinvoked: bool,
+    pub(crate) conditions: Conditions,
+    pub(crate) mutations: Vec<CompiledMutation>,
+    pub(crate) bindings: Vec<Binding>,
+    pub(crate) uses: Uses,
+    pub(crate) reinvoked: bool,
 }
 
 #[derive(Debug)]
-struct CompiledMutation {
-    field: String,
+pub(crate) struct CompiledMutation {
+    pub(crate) field: String,
     scope: Scope,
     each: Option<Loop>,
-    action: Action,
+    pub(crate) action: Action,
 }
 
 #[derive(Debug)]
-enum Action {
+pub(crate) enum Action {
     Patch(Expression),
+    /// A JSON patch as the API server reads it.
+    LibraryPatch(Expression),
     Overlay(Overlay),
+    Configuration(Expression),
 }
 
 impl Definition for CompiledMutations {
-    type Spec = MutationPolicySpec;
+    type Spec = MutationSource;
     const OPERATIONS: &'static [OperationType] = &[OperationType::Create];
 
-    fn constraints(spec: &Self::Spec) -> &MatchConstraints {
-        &spec.match_constraints
+    fn family(source: &Self::Spec) -> Family {
+        source.family
     }
 
-    fn failure_policy(spec: &Self::Spec) -> FailurePolicy {
-        spec.failure_policy
+    fn is_unbound(source: &Self::Spec) -> bool {
+        source.bindings.is_empty()
     }
 
-    fn compile(spec: &Self::Spec, matcher: &Matcher) -> Result<Self, DefinitionError> {
+    fn constraints(source: &Self::Spec) -> &MatchConstraints {
+        &source.spec.match_constraints
+    }
+
+    fn failure_policy(source: &Self::Spec) -> FailurePolicy {
+        source.spec.failure_policy
+    }
+
+    fn compile(source: &Self::Spec, matcher: &Matcher, schemas: &Schemas) -> Result<Self, DefinitionError> {
+        let MutationSource { family, spec, bindings } = source;
         if spec.mutations.is_empty() {
             return Err(DefinitionError::field("mutations", "must not be empty"));
         }
+        match family {
+            Family::Sallyport => binding::check_params(spec.param_kind.as_ref(), spec.param_ref.as_ref())?,
+            Family::Kubernetes => admission_policy::check_mutation(spec, bindings)?,
+        }
+        let bindings = binding::compile(bindings, spec.param_kind.as_ref(), Self::OPERATIONS)?;
         let mut uses = Uses::default();
-        let conditions = Conditions::compile(&spec.match_conditions, &mut uses)?;
-        let scope = scope_with(&spec.variables, Purpose::Mutation, &mut uses)?;
-        let schemas: Vec<&'static Schema> = matcher
-            .rules
-            .iter()
-            .flat_map(|rule| {
-                rule.groups.iter().flat_map(|group| rule.resources.iter().map(move |it| (group, it)))
-            })
-            .map(|(group, (resource, _))| schema::of_resource(group, resource))
-            .collect();
+        let params = spec.param_kind.is_some() || spec.params.is_some();
+        let conditions = Conditions::compile(&spec.match_conditions, params, *family, &mut uses)?;
+        let scope = scope_with(&spec.variables, params, Purpose::Mutation, &mut uses)?;
+        let schemas: Vec<Schema<'_>> = matcher.rules.iter().flat_map(|rule| rule.schemas(schemas)).collect();
         let mutations = spec
             .mutations
             .iter()
             .enumerate()
-            .map(|(index, mutation)| CompiledMutation::compile(index, mutation, &scope, &schemas, &mut uses))
+            .map(|(index, mutation)| {
+                CompiledMutation::compile(index, mutation, &scope, &schemas, *family, &mut uses)
+            })
             .collect::<Result<_, _>>()?;
         let reinvoked = spec.reinvocation_policy == ReinvocationPolicy::IfNeeded;
-        Ok(Self { conditions, mutations, uses, reinvoked })
+        Ok(Self { conditions, mutations, bindings, uses, reinvoked })
     }
 }
 
@@ -134,7 +191,8 @@ impl CompiledMutation {
         index: usize,
         mutation: &Mutation,
         scope: &Scope,
-        schemas: &[&'static Schema],
+        schemas: &[Schema<'_>],
+        family: Family,
         uses: &mut Uses,
     ) -> Result<Self, DefinitionError> {
         let field = format!("mutations[{index}]");
@@ -145,16 +203,25 @@ impl CompiledMutation {
             }
             None => (None, scope.clone()),
         };
-        let one_of = "exactly one of jsonPatch and overlay must be set";
+        let one_of = "exactly one of jsonPatch, applyConfiguration and overlay must be set";
         let action = match (&mutation.json_patch, &mutation.overlay, &mutation.apply_configuration) {
-            (_, _, Some(_)) => {
-                let problem = "not supported yet; write an overlay or a jsonPatch";
-                return Err(DefinitionError::field(format!("{field}.applyConfiguration"), problem));
+            (None, None, Some(configuration)) => {
+                let what = format!("{field}.applyConfiguration.expression");
+                let wanted = [Type::apply_configuration()];
+                let expression =
+                    Expression::compile_as(&wanted, what, &configuration.expression, &scope, uses)?;
+                Action::Configuration(expression.named_by(family))
             }
             (Some(patch), None, None) => {
                 let what = format!("{field}.jsonPatch.expression");
                 let wanted = [Type::list(Type::json_patch())];
-                Action::Patch(Expression::compile_as(&wanted, what, &patch.expression, &scope, uses)?)
+                let expression = Expression::compile_as(&wanted, what, &patch.expression, &scope, uses)?;
+                let expression = expression.named_by(family);
+                if family.reads_patches_strictly() {
+                    Action::Patch(expression)
+                } else {
+                    Action::LibraryPatch(expression)
+                }
             }
             (None, Some(overlay), None) => {
                 let at = format!("{field}.overlay");
@@ -164,9 +231,9 @@ impl CompiledMutation {
         };
         let agrees = match mutation.patch_type {
             None => true,
-            Some(PatchType::JSONPatch) => matches!(action, Action::Patch(_)),
+            Some(PatchType::JSONPatch) => matches!(action, Action::Patch(_) | Action::LibraryPatch(_)),
             Some(PatchType::Overlay) => matches!(action, Action::Overlay(_)),
-            Some(PatchType::ApplyConfiguration) => false,
+            Some(PatchType::ApplyConfiguration) => matches!(action, Action::Configuration(_)),
         };
         if !agrees {
             let problem = "does not agree with the member that is set; it may be left out";
@@ -177,204 +244,17 @@ impl CompiledMutation {
 }
 
 /// What a mutation is going to do, evaluated but not yet carried out.
-enum Change {
+pub(crate) enum Change {
     Patch(Vec<json_patch::PatchOperation>),
+    LibraryPatch(Vec<Operation>),
     Overlay(Map<String, Value>),
-}
-
-/// One review's way through the policies.
-struct Run<'r> {
-    documents: &'r Documents<'r>,
-    door: FailurePolicy,
-    gathering: Gathering,
-    /// How often the object has changed.
-    changes: usize,
-    /// The object as it is now; `None` as long as it is the one received.
-    current: Option<Value>,
-}
-
-/// A policy that may run once more.
-struct Again<'s> {
-    policy: &'s CompiledMutations,
-    name: &'s str,
-    /// Its place in the results.
-    result: usize,
-    /// What `Run::changes` was when it had run.
-    seen: usize,
-}
-
-impl<'r> Run<'r> {
-    fn all(mut self, set: &Set<CompiledMutations>, candidates: &[usize]) -> Outcome {
-        let mut again = Vec::new();
-        for candidate in candidates {
-            let started = Instant::now();
-            let Some(Match { index, name, policy }) = set.select(*candidate, self.documents) else {
-                continue;
-            };
-            let (outcome, good) = match policy {
-                Ok(policy) => (self.policy(name, policy), Some(policy)),
-                Err(error) => (Err(error), None),
-            };
-            let result = self.note(name, outcome);
-            self.gathering.results.push(PolicyResult { policy: index, result, duration: started.elapsed() });
-            if self.gathering.refused() {
-                return self.gathering.finish(None);
-            }
-            let ran = matches!(result, ResultKind::Applied | ResultKind::Unchanged);
-            if let Some(policy) = good.filter(|policy| ran && policy.reinvoked) {
-                let result = self.gathering.results.len() - 1;
-                again.push(Again { policy, name, result, seen: self.changes });
-            }
-        }
-        for Again { policy, name, result, seen } in again {
-            if self.changes == seen {
-                continue;
-            }
-            let started = Instant::now();
-            let outcome = self.policy(name, policy);
-            let second = self.note(name, outcome);
-            if let Some(first) = self.gathering.results.get_mut(result) {
-                first.duration += started.elapsed();
-                if matches!(second, ResultKind::Applied | ResultKind::Error) {
-                    first.result = second;
-                }
-            }
-            if self.gathering.refused() {
-                break;
-            }
-        }
-        self.finish()
-    }
-
-    /// Turns an error into a refusal or, under `Ignore`, into nothing.
-    fn note(&mut self, name: &str, outcome: Result<ResultKind, PolicyError>) -> ResultKind {
-        outcome.unwrap_or_else(|error| {
-            if self.door == FailurePolicy::Fail {
-                self.gathering.refuse_error(name, &error);
-            }
-            ResultKind::Error
-        })
-    }
-
-    fn policy(&mut self, name: &str, policy: &CompiledMutations) -> Result<ResultKind, PolicyError> {
-        let received = Inputs::fetch(self.documents, policy.uses)?;
-        let Some(original) = received.object else { return Ok(ResultKind::Unchanged) };
-        let inputs = received.with_object(self.current.as_ref().unwrap_or(original));
-        if !policy.conditions.hold(&inputs)? {
-            return Ok(ResultKind::Skipped);
-        }
-        // A refused request needs nothing taken back.
-        let snapshot = if self.door == FailurePolicy::Ignore { self.current.clone() } else { None };
-        let immutable = safety::is_immutable(self.documents.review.request);
-        let before = if immutable { self.current.clone() } else { None };
-        let mut changed = match self.mutations(policy, &received, original) {
-            Ok(changed) => changed,
-            Err(error) => {
-                if self.door == FailurePolicy::Ignore {
-                    self.current = snapshot;
-                }
-                return Err(error);
-            }
-        };
-        if changed
-            && immutable
-            && let Some(current) = &mut self.current
-        {
-            let before = before.as_ref().unwrap_or(original);
-            let restored = safety::restore_immutable(before, current);
-            if !restored.is_empty() {
-                let fields = restored.join(", ");
-                self.gathering.warn(&format!(
-                    "policy {name}: changes to {fields} were left out, because an existing pod cannot be changed there"
-                ));
-                changed = current != before;
-            }
-        }
-        if !changed {
-            return Ok(ResultKind::Unchanged);
-        }
-        self.changes += 1;
-        Ok(ResultKind::Applied)
-    }
-
-    /// Carries out the mutations, each on the result of the one before; whether they changed anything.
-    fn mutations(
-        &mut self,
-        policy: &CompiledMutations,
-        received: &Inputs<'r>,
-        original: &'r Value,
-    ) -> Result<bool, PolicyError> {
-        let mut changed = false;
-        for mutation in &policy.mutations {
-            let steps = {
-                let object = self.current.as_ref().unwrap_or(original);
-                mutation.evaluate(&received.with_object(object))?
-            };
-            for change in steps {
-                changed |= self.carry_out(mutation, change, original)?;
-            }
-        }
-        Ok(changed)
-    }
-
-    fn carry_out(
-        &mut self,
-        mutation: &CompiledMutation,
-        change: Change,
-        original: &Value,
-    ) -> Result<bool, PolicyError> {
-        match (change, &mutation.action) {
-            (Change::Patch(operations), Action::Patch(expression)) => {
-                if operations.is_empty() {
-                    return Ok(false);
-                }
-                let target = self.current.as_ref().unwrap_or(original);
-                let Some(patched) = patch::apply(expression, target, &operations)? else { return Ok(false) };
-                if !patched.is_object() {
-                    return Err(PolicyError::Patch {
-                        what: expression.what().to_owned(),
-                        problem: "the result is not an object".to_owned(),
-                    });
-                }
-                let changed = patched != *target;
-                if changed {
-                    self.current = Some(patched);
-                }
-                Ok(changed)
-            }
-            (Change::Overlay(overlay), _) => {
-                let kind = &self.documents.review.request.kind;
-                let target = self.current.get_or_insert_with(|| original.clone());
-                merge(target, overlay, schema::of_kind(&kind.group, &kind.kind))
-                    .map_err(|error| PolicyError::Merge(format!("{}.overlay", mutation.field), error))
-            }
-            (Change::Patch(_), Action::Overlay(_)) => Ok(false),
-        }
-    }
-
-    fn finish(self) -> Outcome {
-        let Self { documents, mut gathering, current, door, .. } = self;
-        let patch = match (documents.object(), &current) {
-            (Ok(Some(original)), Some(current)) => diff(original, current),
-            _ => None,
-        };
-        if let Some(patch) = patch.as_ref().filter(|patch| patch.len() > MAX_PATCH_BYTES) {
-            let message =
-                format!("the policies' patch of {} bytes is larger than {MAX_PATCH_BYTES}", patch.len());
-            if door == FailurePolicy::Fail {
-                gathering.fail(message);
-            } else {
-                gathering.warn(&message);
-            }
-            return gathering.finish(None);
-        }
-        gathering.finish(patch)
-    }
+    /// The fields of a partial object.
+    Configuration(Vec<(String, Node)>),
 }
 
 impl CompiledMutation {
     /// What is to be done to the object. With `forEach` every element sees the object as it was before.
-    fn evaluate(&self, inputs: &Inputs<'_>) -> Result<Vec<Change>, PolicyError> {
+    pub(crate) fn evaluate(&self, inputs: &Inputs<'_>) -> Result<Vec<Change>, PolicyError> {
         let mut activation = inputs.activate(&self.scope);
         let Some(each) = &self.each else {
             return Ok(vec![self.change(&activation, &mut { MAX_BYTES })?]);
@@ -400,6 +280,17 @@ impl CompiledMutation {
             Action::Patch(expression) => {
                 let (operations, bytes) = patch::operations(expression, &expression.evaluate(activation)?)?;
                 (Change::Patch(operations), bytes)
+            }
+            Action::LibraryPatch(expression) => {
+                let value = expression.evaluate(activation)?;
+                let (operations, bytes) = library_patch::operations(expression, &value)?;
+                (Change::LibraryPatch(operations), bytes)
+            }
+            Action::Configuration(expression) => {
+                let fields = configuration::fields(&expression.evaluate(activation)?)
+                    .map_err(|error| PolicyError::Configuration(expression.what().to_owned(), error))?;
+                let bytes = fields.iter().map(|(name, node)| name.len() + node.bytes()).sum();
+                (Change::Configuration(fields), bytes)
             }
         };
         *room = room

@@ -19,6 +19,13 @@ impl Namespaces {
         self.by_name.get(name)
     }
 
+    /// The objects in the order of their names.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Value> {
+        let mut namespaces: Vec<_> = self.by_name.iter().collect();
+        namespaces.sort_unstable_by_key(|(name, _)| *name);
+        namespaces.into_iter().map(|(_, object)| object)
+    }
+
     /// How many there are.
     pub fn len(&self) -> usize {
         self.by_name.len()

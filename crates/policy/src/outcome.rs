@@ -144,6 +144,8 @@ impl PolicyState {
 #[derive(Debug, Default)]
 pub(crate) struct Gathering {
     refusal: Option<(u16, String)>,
+    /// Whether one of the API server's own policies has refused.
+    denied: bool,
     messages: Vec<String>,
     causes: Vec<Cause>,
     warnings: Vec<String>,
@@ -172,6 +174,42 @@ impl Gathering {
         let (code, reason) = error.status();
         self.refusal.get_or_insert_with(|| (code, reason.to_owned()));
         self.messages.push(format!("policy {policy}: {}", error.explain()));
+    }
+
+    /// A refusal by one of the API server's own policies. Of these the first alone is told, as there, and
+    /// is a cause of its own.
+    pub(crate) fn deny(&mut self, code: u16, reason: &str, message: &str) {
+        if std::mem::replace(&mut self.denied, true) {
+            return;
+        }
+        self.refusal.get_or_insert_with(|| (code, reason.to_owned()));
+        self.messages.push(shorten(message, MAX_MESSAGE_BYTES));
+        self.blame(message);
+    }
+
+    /// A refusal by the API server itself in place of all that its policies say. An internal error is a cause of
+    /// its own, as there.
+    pub(crate) fn abort(&mut self, code: u16, reason: &str, message: String) {
+        self.refusal = Some((code, reason.to_owned()));
+        self.denied = false;
+        self.causes.clear();
+        if code == 500 {
+            self.blame(&message);
+        }
+        self.messages = vec![message];
+    }
+
+    /// One more cause of a refusal.
+    pub(crate) fn blame(&mut self, message: &str) {
+        if self.causes.len() < MAX_CAUSES {
+            let message = shorten(message, MAX_MESSAGE_BYTES);
+            self.causes.push(Cause { message, ..Cause::default() });
+        }
+    }
+
+    /// Whether one of the API server's own policies has refused.
+    pub(crate) fn denied(&self) -> bool {
+        self.denied
     }
 
     /// A refusal that no single policy is to blame for.

@@ -5,7 +5,7 @@ use serde_json::{Map, Value};
 
 use crate::error::{DefinitionError, PolicyError};
 use crate::expression::Uses;
-use crate::schema::{Field, Schema};
+use crate::schema::{List, Relation, Schema};
 use crate::template::Template;
 
 /// Deepest nesting of an overlay.
@@ -37,7 +37,7 @@ impl Overlay {
     pub(crate) fn compile(
         field: &str,
         overlay: &Map<String, Value>,
-        schemas: &[&'static Schema],
+        schemas: &[Schema<'_>],
         scope: &Scope,
         uses: &mut Uses,
     ) -> Result<Self, DefinitionError> {
@@ -51,7 +51,7 @@ impl Overlay {
             }
         }
         for schema in schemas {
-            check_keys(field, overlay, schema)?;
+            check_keys(field, overlay, *schema)?;
         }
         let mut compiler = Compiler { scope, uses };
         Ok(Self { fields: compiler.map(field, overlay, 0)? })
@@ -169,16 +169,13 @@ fn render_map(
 }
 
 /// Refuses entries of list-maps that can never be told apart, as far as they are written out.
-fn check_keys(
-    field: &str,
-    overlay: &Map<String, Value>,
-    schema: &'static Schema,
-) -> Result<(), DefinitionError> {
+fn check_keys(field: &str, overlay: &Map<String, Value>, schema: Schema<'_>) -> Result<(), DefinitionError> {
     for (name, value) in overlay {
         let field = format!("{field}.{name}");
-        match (schema.field(name), value) {
-            (Some(Field::Object(schema)), Value::Object(value)) => check_keys(&field, value, schema)?,
-            (Some(Field::Map(keys, schema)), Value::Array(entries)) => {
+        let Some(schema) = schema.entry(name) else { continue };
+        match (schema.list(), value) {
+            (_, Value::Object(value)) if schema.map().is_some() => check_keys(&field, value, schema)?,
+            (Some(list @ List { relation: Relation::Map(keys), .. }), Value::Array(entries)) => {
                 for (index, entry) in entries.iter().enumerate() {
                     let field = format!("{field}[{index}]");
                     let entry = match entry {
@@ -186,20 +183,21 @@ fn check_keys(
                         Value::String(text) if text.contains("${{") => continue,
                         _ => return Err(DefinitionError::field(field, "must be an object")),
                     };
-                    for key in keys.iter().filter(|key| key.default.is_none()) {
-                        if entry.get(key.field).is_none_or(Value::is_null)
+                    for key in keys.iter().filter(|key| key.meant().is_none()) {
+                        if entry.get(&*key.field).is_none_or(Value::is_null)
                             && !entry.keys().any(|name| name.contains("${{"))
                         {
                             let problem = format!("lacks {}, by which the entries are told apart", key.field);
                             return Err(DefinitionError::field(field, problem));
                         }
                     }
-                    check_keys(&field, entry, schema)?;
+                    check_keys(&field, entry, schema.at(list.items))?;
                 }
             }
-            (Some(Field::Map(..) | Field::Set), Value::Object(_) | Value::Bool(_) | Value::Number(_)) => {
-                return Err(DefinitionError::field(field, "must be a list"));
-            }
+            (
+                Some(List { relation: Relation::Map(_) | Relation::Set, .. }),
+                Value::Object(_) | Value::Bool(_) | Value::Number(_),
+            ) => return Err(DefinitionError::field(field, "must be a list")),
             _ => {}
         }
     }

@@ -11,7 +11,7 @@ use crate::expression::Expression;
 use crate::measure::{MAX_BYTES, MAX_DEPTH, Measure};
 
 /// Most operations of one patch.
-const MAX_OPERATIONS: usize = 4096;
+pub(crate) const MAX_OPERATIONS: usize = 4096;
 
 /// The operations in the value that `expression` gave, and how many bytes they take.
 pub(crate) fn operations(

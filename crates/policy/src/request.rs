@@ -1,11 +1,12 @@
 //! What the API server asks.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 use serde_json::{Map, Value, json};
 
 /// A kind of object.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct GroupVersionKind {
     /// API group; empty for core.
     pub group: String,
@@ -116,6 +117,19 @@ impl Request {
         self.resource.group.is_empty() && self.resource.resource == "pods"
     }
 
+    /// The request as it would be for another version of the same object. What was asked for stays known.
+    pub(crate) fn converted(&self, resource: GroupVersionResource, kind: GroupVersionKind) -> Self {
+        let asked = self.request_resource.is_some();
+        Self {
+            request_kind: Some(self.request_kind.as_ref().unwrap_or(&self.kind).clone()),
+            request_resource: Some(self.request_resource.as_ref().unwrap_or(&self.resource).clone()),
+            request_sub_resource: if asked { &self.request_sub_resource } else { &self.sub_resource }.clone(),
+            kind,
+            resource,
+            ..self.clone()
+        }
+    }
+
     /// Whether the request is for a Namespace.
     pub(crate) fn is_namespace(&self) -> bool {
         self.resource.group.is_empty() && self.resource.resource == "namespaces"
@@ -151,7 +165,19 @@ impl Request {
     }
 }
 
+impl fmt::Display for GroupVersionKind {
+    /// As the API server's messages have it: `apps/v1, Kind=Deployment`, `/v1, Kind=Pod`.
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{}/{}, Kind={}", self.group, self.version, self.kind)
+    }
+}
+
 impl GroupVersionKind {
+    /// Group and version in one: `apps/v1`, `v1`.
+    pub(crate) fn api_version(&self) -> String {
+        if self.group.is_empty() { self.version.clone() } else { format!("{}/{}", self.group, self.version) }
+    }
+
     fn document(&self) -> Value {
         json!({"group": self.group, "version": self.version, "kind": self.kind})
     }

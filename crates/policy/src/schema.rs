@@ -1,154 +1,203 @@
-//! Which lists of Kubernetes' objects are maps in disguise, and by which keys.
+//! What the objects of a kind look like: how their lists and maps merge, which resources hold the same objects
+//! in other versions.
 //!
-//! The table holds what differs from the default: objects and maps merge field by field, lists are replaced as
-//! a whole. It follows the `x-kubernetes-list-*` marks of Kubernetes' `OpenAPI` documents, except where noted.
+//! Built-in kinds are in a table that is made from a real API server; custom ones are as their definitions say,
+//! as far as those are known. Invariant: of one kind there is one schema, whatever the order in which
+//! definitions were given.
 
-/// The fields of an object that are not merged in the default way.
-#[derive(Debug)]
-pub(crate) struct Schema {
-    fields: &'static [(&'static str, Field)],
+mod definition;
+mod table;
+mod types;
+
+use std::collections::HashMap;
+use std::slice;
+use std::sync::LazyLock;
+
+use serde_json::Value;
+
+pub(crate) use self::types::{Key, List, Map, Relation, Scalar, Schema};
+use self::types::{Type, TypeId, Types};
+use crate::request::{GroupVersionKind, GroupVersionResource};
+
+/// The kinds that are known: those of Kubernetes, and the custom ones whose definitions were given.
+#[derive(Debug, Default)]
+pub(crate) struct Schemas {
+    custom: HashMap<GroupVersionKind, Custom>,
+    /// All versions of a custom resource, by group, resource and subresource.
+    resources: HashMap<String, Vec<Served>>,
+    /// Whether versions of a custom kind differ in nothing but `apiVersion`, by group and kind.
+    unconverted: HashMap<(String, String), bool>,
 }
 
-/// How a field is merged.
+/// A version of a custom kind.
+#[derive(Debug)]
+struct Custom {
+    types: Types,
+    root: TypeId,
+}
+
+/// A resource and the kind of its objects.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Served {
+    pub(crate) resource: GroupVersionResource,
+    pub(crate) sub_resource: String,
+    pub(crate) kind: GroupVersionKind,
+}
+
+/// The schema of a kind.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Field {
-    /// An object with fields of its own.
-    Object(&'static Schema),
-    /// A list whose entries are told apart by keys.
-    Map(&'static [Key], &'static Schema),
-    /// A list in which every value stands once.
-    Set,
+pub(crate) struct KindSchema<'s> {
+    pub(crate) schema: Schema<'s>,
+    /// Whether Kubernetes decodes its objects into types of its own, which is stricter than a schema.
+    pub(crate) typed: bool,
 }
 
-/// A key of a list's entries.
+/// The built-in kinds.
 #[derive(Debug)]
-pub(crate) struct Key {
-    /// Name of the field.
-    pub(crate) field: &'static str,
-    /// What a missing field counts as.
-    pub(crate) default: Option<&'static str>,
+struct BuiltIn {
+    types: Types,
+    kinds: HashMap<GroupVersionKind, TypeId>,
+    /// The resources that hold the same objects, by group, resource and subresource.
+    resources: HashMap<String, Vec<Served>>,
+    /// What nearly all objects have: metadata, and conditions told apart by their type.
+    other: TypeId,
+    metadata: Option<TypeId>,
 }
 
-impl Schema {
-    /// How `field` is merged, if not in the default way.
-    pub(crate) fn field(&self, field: &str) -> Option<Field> {
-        self.fields.iter().find(|(name, _)| *name == field).map(|(_, field)| *field)
+static BUILT_IN: LazyLock<BuiltIn> =
+    LazyLock::new(|| BuiltIn::new(table::parse(table::TEXT).unwrap_or_default()));
+
+impl Schemas {
+    /// The built-in kinds, and those of the given `CustomResourceDefinition` objects. What is not such an object
+    /// is passed over. The texts say which definitions could not be used, and why; of several definitions of a
+    /// kind the first counts.
+    pub(crate) fn with_definitions(definitions: &[Value]) -> (Self, Vec<String>) {
+        let mut schemas = Self::default();
+        let mut problems = Vec::new();
+        for object in definitions {
+            match definition::read(object) {
+                Ok(Some(definition)) => schemas.add(definition),
+                Ok(None) => {}
+                Err(problem) => problems.push(problem),
+            }
+        }
+        (schemas, problems)
+    }
+
+    fn add(&mut self, definition: definition::Definition) {
+        let key = (definition.group, definition.kind);
+        if self.unconverted.contains_key(&key) {
+            return;
+        }
+        self.unconverted.insert(key, definition.unconverted);
+        for version in definition.versions {
+            for served in version.served {
+                let Served { resource, sub_resource, .. } = &served;
+                let place = place(&resource.group, &resource.resource, sub_resource);
+                self.resources.entry(place).or_default().push(served);
+            }
+            self.custom.entry(version.kind).or_insert(Custom { types: version.types, root: version.root });
+        }
+    }
+
+    /// The schema of a kind, if it is known.
+    pub(crate) fn of_kind(&self, kind: &GroupVersionKind) -> Option<KindSchema<'_>> {
+        if let Some(id) = BUILT_IN.kinds.get(kind) {
+            return Some(KindSchema { schema: Schema::new(&BUILT_IN.types, *id), typed: true });
+        }
+        let custom = self.custom.get(kind)?;
+        Some(KindSchema { schema: Schema::new(&custom.types, custom.root), typed: false })
+    }
+
+    /// The schema of a kind, or what is true of nearly all kinds.
+    pub(crate) fn of_kind_or_other(&self, kind: &GroupVersionKind) -> Schema<'_> {
+        self.of_kind(kind).map_or_else(|| Schema::new(&BUILT_IN.types, BUILT_IN.other), |known| known.schema)
+    }
+
+    /// The schemas of the kinds that a rule may name: `versions` may hold `*`.
+    pub(crate) fn of_resource(
+        &self,
+        group: &str,
+        versions: &[String],
+        resource: &str,
+        sub: &str,
+    ) -> Vec<Schema<'_>> {
+        let matching: Vec<&Served> = self
+            .equivalents(group, resource, sub)
+            .iter()
+            .filter(|served| served.resource.group == group && served.resource.resource == resource)
+            .filter(|served| versions.iter().any(|it| it == "*" || *it == served.resource.version))
+            .collect();
+        if matching.is_empty() {
+            return vec![Schema::new(&BUILT_IN.types, BUILT_IN.other)];
+        }
+        matching.iter().map(|served| self.of_kind_or_other(&served.kind)).collect()
+    }
+
+    /// All resources that hold the same objects as this one, itself among them; none if it is not known.
+    pub(crate) fn equivalents(&self, group: &str, resource: &str, sub: &str) -> &[Served] {
+        let place = place(group, resource, sub);
+        BUILT_IN.resources.get(&place).or_else(|| self.resources.get(&place)).map_or(&[], Vec::as_slice)
+    }
+
+    /// Whether an object of one kind is one of the other once its `apiVersion` says so.
+    pub(crate) fn differ_in_version_only(&self, one: &GroupVersionKind, other: &GroupVersionKind) -> bool {
+        if one.kind != other.kind {
+            return false;
+        }
+        if let (Some(left), Some(right)) = (BUILT_IN.kinds.get(one), BUILT_IN.kinds.get(other)) {
+            return BUILT_IN.types.alike(*left, *right);
+        }
+        one.group == other.group
+            && self.custom.contains_key(one)
+            && self.custom.contains_key(other)
+            && self.unconverted.get(&(one.group.clone(), one.kind.clone())) == Some(&true)
     }
 }
 
-/// The schema of a kind; of unknown kinds that of what all have.
-pub(crate) fn of_kind(group: &str, kind: &str) -> &'static Schema {
-    match (group, kind) {
-        ("", "Pod") => &POD,
-        ("", "PodTemplate") => &POD_TEMPLATE_OBJECT,
-        ("", "Service") => &SERVICE,
-        ("", "ReplicationController")
-        | ("apps", "Deployment" | "ReplicaSet" | "StatefulSet" | "DaemonSet")
-        | ("batch", "Job") => &WORKLOAD,
-        ("batch", "CronJob") => &CRON_JOB,
-        _ => &ANY,
+impl BuiltIn {
+    fn new(table: table::Table) -> Self {
+        let table::Table { mut types, kinds, resources, together } = table;
+        let kinds: HashMap<GroupVersionKind, TypeId> = kinds.into_iter().collect();
+        let pod = GroupVersionKind { group: String::new(), version: "v1".to_owned(), kind: "Pod".to_owned() };
+        let metadata = kinds.get(&pod).and_then(|pod| Schema::new(&types, *pod).map()?.field("metadata"));
+        let other = other(&mut types, metadata);
+        let mut by_place: HashMap<String, Vec<Served>> = HashMap::new();
+        for (mut resource, kind) in resources {
+            let (name, sub) = match resource.resource.split_once('/') {
+                Some((name, sub)) => (name.to_owned(), sub.to_owned()),
+                None => (resource.resource.clone(), String::new()),
+            };
+            resource.resource.clone_from(&name);
+            let own = (resource.group.clone(), name.clone());
+            let served = Served { resource, sub_resource: sub.clone(), kind };
+            // A resource that is stored with others is found in the place of each of them.
+            let places = together.iter().find(|group| group.contains(&own));
+            let places = places.map_or(slice::from_ref(&own), Vec::as_slice);
+            for (group, name) in places {
+                by_place.entry(place(group, name, &sub)).or_default().push(served.clone());
+            }
+        }
+        Self { types, kinds, resources: by_place, other, metadata }
     }
 }
 
-/// The schema of a resource named in a rule, if it is one of those that have more than [`of_kind`]'s default.
-pub(crate) fn of_resource(group: &str, resource: &str) -> &'static Schema {
-    let kind = match resource {
-        "pods" => "Pod",
-        "podtemplates" => "PodTemplate",
-        "services" => "Service",
-        "replicationcontrollers" => "ReplicationController",
-        "deployments" => "Deployment",
-        "replicasets" => "ReplicaSet",
-        "statefulsets" => "StatefulSet",
-        "daemonsets" => "DaemonSet",
-        "jobs" => "Job",
-        "cronjobs" => "CronJob",
-        _ => "",
+/// The type of objects of which nothing is known but what nearly all have.
+fn other(types: &mut Types, metadata: Option<TypeId>) -> TypeId {
+    let (_, any) = types.add_untyped();
+    let key = Key { field: "type".into(), default: None };
+    let conditions = List { items: any, relation: Relation::Map(vec![key]) };
+    let conditions = types.add(Type { list: Some(conditions), ..Type::default() });
+    let open = |fields: Vec<(Box<str>, TypeId)>| Type {
+        map: Some(Map { fields, others: Some(any), atomic: false }),
+        ..Type::default()
     };
-    of_kind(group, kind)
+    let status = types.add(open(vec![("conditions".into(), conditions)]));
+    let mut fields = vec![("status".into(), status)];
+    fields.splice(0..0, metadata.map(|id| ("metadata".into(), id)));
+    types.add(open(fields))
 }
 
-const fn key(field: &'static str) -> Key {
-    Key { field, default: None }
+fn place(group: &str, resource: &str, sub: &str) -> String {
+    [group, resource, sub].join("\0")
 }
-
-const PROTOCOL: Key = Key { field: "protocol", default: Some("TCP") };
-const NAME: &[Key] = &[key("name")];
-
-static LEAF: Schema = Schema { fields: &[] };
-
-static METADATA: Schema =
-    Schema { fields: &[("finalizers", Field::Set), ("ownerReferences", Field::Map(&[key("uid")], &LEAF))] };
-
-static STATUS: Schema = Schema { fields: &[("conditions", Field::Map(&[key("type")], &LEAF))] };
-
-static RESOURCES: Schema = Schema { fields: &[("claims", Field::Map(NAME, &LEAF))] };
-
-static CONTAINER: Schema = Schema {
-    fields: &[
-        ("env", Field::Map(NAME, &LEAF)),
-        ("ports", Field::Map(&[key("containerPort"), PROTOCOL], &LEAF)),
-        ("resources", Field::Object(&RESOURCES)),
-        ("volumeDevices", Field::Map(&[key("devicePath")], &LEAF)),
-        ("volumeMounts", Field::Map(&[key("mountPath")], &LEAF)),
-    ],
-};
-
-static POD_SPEC: Schema = Schema {
-    fields: &[
-        ("containers", Field::Map(NAME, &CONTAINER)),
-        ("ephemeralContainers", Field::Map(NAME, &CONTAINER)),
-        ("hostAliases", Field::Map(&[key("ip")], &LEAF)),
-        ("imagePullSecrets", Field::Map(NAME, &LEAF)),
-        ("initContainers", Field::Map(NAME, &CONTAINER)),
-        ("resourceClaims", Field::Map(NAME, &LEAF)),
-        ("schedulingGates", Field::Map(NAME, &LEAF)),
-        ("topologySpreadConstraints", Field::Map(&[key("topologyKey"), key("whenUnsatisfiable")], &LEAF)),
-        ("volumes", Field::Map(NAME, &LEAF)),
-    ],
-};
-
-static POD: Schema = Schema {
-    fields: &[
-        ("metadata", Field::Object(&METADATA)),
-        ("spec", Field::Object(&POD_SPEC)),
-        ("status", Field::Object(&STATUS)),
-    ],
-};
-
-static POD_TEMPLATE: Schema =
-    Schema { fields: &[("metadata", Field::Object(&METADATA)), ("spec", Field::Object(&POD_SPEC))] };
-
-static POD_TEMPLATE_OBJECT: Schema =
-    Schema { fields: &[("metadata", Field::Object(&METADATA)), ("template", Field::Object(&POD_TEMPLATE))] };
-
-static WORKLOAD_SPEC: Schema = Schema { fields: &[("template", Field::Object(&POD_TEMPLATE))] };
-
-static WORKLOAD: Schema = Schema {
-    fields: &[
-        ("metadata", Field::Object(&METADATA)),
-        ("spec", Field::Object(&WORKLOAD_SPEC)),
-        ("status", Field::Object(&STATUS)),
-    ],
-};
-
-static JOB_TEMPLATE: Schema =
-    Schema { fields: &[("metadata", Field::Object(&METADATA)), ("spec", Field::Object(&WORKLOAD_SPEC))] };
-
-static CRON_JOB_SPEC: Schema = Schema { fields: &[("jobTemplate", Field::Object(&JOB_TEMPLATE))] };
-
-static CRON_JOB: Schema =
-    Schema { fields: &[("metadata", Field::Object(&METADATA)), ("spec", Field::Object(&CRON_JOB_SPEC))] };
-
-static SERVICE_SPEC: Schema = Schema { fields: &[("ports", Field::Map(&[key("port"), PROTOCOL], &LEAF))] };
-
-static SERVICE: Schema = Schema {
-    fields: &[
-        ("metadata", Field::Object(&METADATA)),
-        ("spec", Field::Object(&SERVICE_SPEC)),
-        ("status", Field::Object(&STATUS)),
-    ],
-};
-
-static ANY: Schema =
-    Schema { fields: &[("metadata", Field::Object(&METADATA)), ("status", Field::Object(&STATUS))] };

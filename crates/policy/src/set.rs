@@ -7,11 +7,13 @@ use sallyport_api::{FailurePolicy, MatchConstraints, OperationType};
 
 use crate::documents::Documents;
 use crate::error::{DefinitionError, PolicyError};
+use crate::family::Family;
 use crate::index::Index;
-use crate::matcher::Matcher;
-use crate::namespaces::Namespaces;
+use crate::matcher::{Matcher, Matching};
+use crate::objects::Objects;
 use crate::outcome::{PolicyState, PolicyStatus};
-use crate::request::Request;
+use crate::request::{GroupVersionKind, Request};
+use crate::schema::Schemas;
 
 /// A kind of policy that can be compiled.
 pub(crate) trait Definition: Sized {
@@ -20,9 +22,12 @@ pub(crate) trait Definition: Sized {
     /// Operations of rules that name none.
     const OPERATIONS: &'static [OperationType];
 
+    fn family(spec: &Self::Spec) -> Family;
+    /// Whether nothing puts the policy in force.
+    fn is_unbound(spec: &Self::Spec) -> bool;
     fn constraints(spec: &Self::Spec) -> &MatchConstraints;
     fn failure_policy(spec: &Self::Spec) -> FailurePolicy;
-    fn compile(spec: &Self::Spec, matcher: &Matcher) -> Result<Self, DefinitionError>;
+    fn compile(spec: &Self::Spec, matcher: &Matcher, schemas: &Schemas) -> Result<Self, DefinitionError>;
 }
 
 /// A policy that is in force.
@@ -45,9 +50,10 @@ enum Entry<D: Definition> {
 #[derive(Debug)]
 pub(crate) struct Set<D: Definition> {
     entries: Vec<Entry<D>>,
+    families: Vec<Family>,
     statuses: Vec<PolicyStatus>,
     index: Index,
-    namespaces: Arc<Namespaces>,
+    objects: Arc<Objects>,
 }
 
 /// A policy that matches a request.
@@ -56,6 +62,9 @@ pub(crate) struct Match<'s, D> {
     pub(crate) index: usize,
     /// Its name.
     pub(crate) name: &'s str,
+    pub(crate) family: Family,
+    /// The request in the version that the policy is for, where that is not the one in which the object is.
+    pub(crate) request: Option<Request>,
     /// The policy, or why it cannot be evaluated.
     pub(crate) policy: Result<&'s D, PolicyError>,
 }
@@ -65,24 +74,33 @@ impl<D: Definition> Set<D> {
     /// one that does not compile stays in force there, if it was.
     pub(crate) fn compile(
         policies: impl IntoIterator<Item = (Option<String>, D::Spec)>,
-        namespaces: Arc<Namespaces>,
+        objects: Arc<Objects>,
         previous: Option<&Self>,
     ) -> Self {
-        let good: HashMap<&str, &Arc<Good<D>>> = previous.into_iter().flat_map(Self::good).collect();
+        let good: HashMap<(&str, Family), &Arc<Good<D>>> =
+            previous.into_iter().flat_map(Self::good).collect();
         let mut policies: Vec<(Option<String>, D::Spec)> = policies.into_iter().collect();
         // Stable: of several with one name the first given counts.
-        policies.sort_by(|(a, _), (b, _)| a.cmp(b));
-        let mut set = Self { entries: Vec::new(), statuses: Vec::new(), index: Index::default(), namespaces };
+        policies
+            .sort_by(|(a, left), (b, right)| a.cmp(b).then_with(|| D::family(left).cmp(&D::family(right))));
+        let mut set = Self {
+            entries: Vec::new(),
+            families: Vec::new(),
+            statuses: Vec::new(),
+            index: Index::default(),
+            objects,
+        };
         let mut seen = HashSet::new();
         for (name, spec) in policies {
+            let family = D::family(&spec);
             let wrong = match &name {
                 None => Some(DefinitionError::Unnamed),
-                Some(name) if !seen.insert(name.clone()) => Some(DefinitionError::Duplicate),
+                Some(name) if !seen.insert((name.clone(), family)) => Some(DefinitionError::Duplicate),
                 Some(_) => None,
             };
             let name = name.unwrap_or_default();
-            let last =
-                if wrong.is_none() { good.get(name.as_str()).map(|good| Arc::clone(good)) } else { None };
+            let last = good.get(&(name.as_str(), family)).filter(|_| wrong.is_none());
+            let last = last.map(|good| Arc::clone(good));
             set.add(name, spec, wrong, last);
         }
         set
@@ -93,8 +111,12 @@ impl<D: Definition> Set<D> {
         &self.statuses
     }
 
-    pub(crate) fn namespaces(&self) -> &Namespaces {
-        &self.namespaces
+    pub(crate) fn objects(&self) -> &Objects {
+        &self.objects
+    }
+
+    pub(crate) fn schemas(&self) -> &Schemas {
+        self.objects.schemas()
     }
 
     /// The policies at `door` whose rules match, in the order of their names.
@@ -102,7 +124,7 @@ impl<D: Definition> Set<D> {
         let mut candidates = self.index.candidates(request);
         candidates.retain(|index| {
             self.statuses.get(*index).is_some_and(|status| status.failure_policy == door)
-                && self.matcher(*index).is_some_and(|matcher| matcher.matches_rules(request))
+                && self.matcher(*index).is_some_and(|it| it.matches_rules(request, self.schemas()).is_some())
         });
         candidates
     }
@@ -110,13 +132,46 @@ impl<D: Definition> Set<D> {
     /// The candidate with this index if its selectors match too, or if that cannot be told.
     pub(crate) fn select(&self, index: usize, documents: &Documents<'_>) -> Option<Match<'_, D>> {
         let (entry, status) = (self.entries.get(index)?, self.statuses.get(index)?);
-        let policy = match (self.matcher(index)?.matches_selectors(documents), entry) {
+        let matcher = self.matcher(index)?;
+        let policy = match (matcher.matches_selectors(documents), entry) {
             (Ok(false), _) => return None,
             (Err(error), _) => Err(error),
             (Ok(true), Entry::Good(good)) => Ok(&good.policy),
             (Ok(true), Entry::Broken(_)) => Err(PolicyError::Broken(status.message.clone())),
         };
-        Some(Match { index, name: &status.name, policy })
+        let (request, policy) = match self.converted(matcher, documents) {
+            Ok(request) => (request, policy),
+            Err(error) => (None, policy.and(Err(error))),
+        };
+        Some(Match { index, name: &status.name, family: *self.families.get(index)?, request, policy })
+    }
+
+    /// The request in the version that a policy's rules name, if the object is not in that one.
+    fn converted(
+        &self,
+        matcher: &Matcher,
+        documents: &Documents<'_>,
+    ) -> Result<Option<Request>, PolicyError> {
+        let request = documents.review.request;
+        let found = matcher.matches_rules(request, self.schemas());
+        let wanted: Option<&GroupVersionKind> = match found {
+            None | Some(Matching::Own) => return Ok(None),
+            Some(Matching::As(_, kind)) => Some(kind),
+            Some(Matching::Unknown) => None,
+        };
+        let nothing = documents.review.object.is_empty() && documents.review.old_object.is_empty();
+        let same = |kind: &GroupVersionKind| {
+            *kind == request.kind || nothing || self.schemas().differ_in_version_only(&request.kind, kind)
+        };
+        match found {
+            Some(Matching::As(resource, kind)) if same(kind) => {
+                Ok(Some(request.converted(resource.clone(), kind.clone())))
+            }
+            _ => Err(PolicyError::Version {
+                present: request.kind.to_string(),
+                wanted: wanted.map_or_else(|| "another version".to_owned(), GroupVersionKind::to_string),
+            }),
+        }
     }
 
     fn add(
@@ -127,10 +182,11 @@ impl<D: Definition> Set<D> {
         last: Option<Arc<Good<D>>>,
     ) {
         let written = D::failure_policy(&spec);
+        let (family, unbound) = (D::family(&spec), D::is_unbound(&spec));
         let matcher = Matcher::compile(D::constraints(&spec), D::OPERATIONS);
         let compiled = match (wrong, last) {
             (None, Some(last)) if last.spec == spec => Ok(last),
-            (None, last) => build(spec, &matcher).map_err(|error| (error, last)),
+            (None, last) => build(spec, &matcher, self.schemas()).map_err(|error| (error, last)),
             (Some(error), last) => Err((error, last)),
         };
         let (entry, state, failure_policy, message) = match compiled {
@@ -149,10 +205,11 @@ impl<D: Definition> Set<D> {
         };
         let index = self.entries.len();
         self.entries.push(entry);
+        self.families.push(family);
         self.statuses.push(PolicyStatus { name, failure_policy, state, message });
-        let Self { entries, index: by_resource, .. } = self;
-        if let Some(matcher) = entries.last().and_then(Entry::matcher) {
-            by_resource.insert(index, matcher);
+        let Self { entries, index: by_resource, objects, .. } = self;
+        if let Some(matcher) = entries.last().and_then(Entry::matcher).filter(|_| !unbound) {
+            by_resource.insert(index, matcher, objects.schemas());
         }
     }
 
@@ -160,9 +217,11 @@ impl<D: Definition> Set<D> {
         self.entries.get(index).and_then(Entry::matcher)
     }
 
-    fn good(&self) -> impl Iterator<Item = (&str, &Arc<Good<D>>)> {
-        self.statuses.iter().zip(&self.entries).filter_map(|(status, entry)| match entry {
-            Entry::Good(good) => Some((status.name.as_str(), good)),
+    fn good(&self) -> impl Iterator<Item = ((&str, Family), &Arc<Good<D>>)> {
+        let names = self.statuses.iter().map(|status| status.name.as_str());
+        let identities = names.zip(self.families.iter().copied());
+        identities.zip(&self.entries).filter_map(|(identity, entry)| match entry {
+            Entry::Good(good) => Some((identity, good)),
             Entry::Broken(_) => None,
         })
     }
@@ -180,8 +239,9 @@ impl<D: Definition> Entry<D> {
 fn build<D: Definition>(
     spec: D::Spec,
     matcher: &Result<Matcher, DefinitionError>,
+    schemas: &Schemas,
 ) -> Result<Arc<Good<D>>, DefinitionError> {
     let matcher = matcher.clone()?;
-    let policy = D::compile(&spec, &matcher)?;
+    let policy = D::compile(&spec, &matcher, schemas)?;
     Ok(Arc::new(Good { spec, matcher, policy }))
 }

@@ -1,27 +1,31 @@
-//! Evaluating `ValidationPolicy` objects.
+//! Evaluating `ValidationPolicy` objects, and the API server's own `ValidatingAdmissionPolicy` objects.
 
 use std::sync::Arc;
 use std::time::Instant;
 
 use sallyport_api::{
-    AuditAnnotation, FailurePolicy, MatchConstraints, OperationType, Reason, Validation, ValidationAction,
-    ValidationPolicy, ValidationPolicySpec,
+    AuditAnnotation, FailurePolicy, MatchConstraints, OperationType, Reason, ValidatingAdmissionPolicy,
+    ValidatingAdmissionPolicyBinding, Validation, ValidationAction, ValidationPolicy, ValidationPolicySpec,
 };
 use sallyport_cel::{Activation, Scope, Type};
+use serde_json::Value;
 
+use crate::admission_policy;
 use crate::annotation;
+use crate::binding::{self, Binding, BindingSource};
 use crate::condition::Conditions;
 use crate::documents::Documents;
 use crate::error::{DefinitionError, PolicyError};
 use crate::expression::{Expression, Inputs, Loop, Purpose, Uses, scope_with};
+use crate::family::Family;
+use crate::findings::{Failure, Findings, Report};
 use crate::matcher::Matcher;
 use crate::namespaces::Namespaces;
-use crate::outcome::{
-    Cause, Gathering, MAX_MESSAGE_BYTES, Outcome, PolicyResult, PolicyStatus, ResultKind, join, shorten,
-    signed,
-};
+use crate::objects::Objects;
+use crate::outcome::{Gathering, Outcome, PolicyResult, PolicyStatus, ResultKind, shorten};
 use crate::request::Review;
 use crate::safety;
+use crate::schema::Schemas;
 use crate::set::{Definition, Match, Set};
 
 /// Longest message that a messageExpression may give, in bytes.
@@ -30,6 +34,18 @@ const MAX_MESSAGE_EXPRESSION_BYTES: usize = 5 * 1024;
 const MAX_ANNOTATION_BYTES: usize = 10 * 1024;
 /// Most offenders that one policy reports.
 const MAX_FAILURES: usize = 256;
+
+/// What a set of validation policies is compiled from: our policies, and the API server's own with their
+/// bindings.
+#[derive(Clone, Debug, Default)]
+pub struct Validations {
+    /// Our policies.
+    pub policies: Vec<ValidationPolicy>,
+    /// The API server's own.
+    pub admission_policies: Vec<ValidatingAdmissionPolicy>,
+    /// What puts those in force. A binding without its policy has no effect.
+    pub bindings: Vec<ValidatingAdmissionPolicyBinding>,
+}
 
 /// A compiled set of validation policies. All that match are evaluated, and all that is wrong is reported.
 #[derive(Debug)]
@@ -45,8 +61,18 @@ impl ValidationSet {
         namespaces: Arc<Namespaces>,
         previous: Option<&Self>,
     ) -> Self {
-        let policies = policies.into_iter().map(|policy| (policy.metadata.name, policy.spec));
-        Self { set: Set::compile(policies, namespaces, previous.map(|previous| &previous.set)) }
+        let validations = Validations { policies, ..Validations::default() };
+        Self::build(validations, Arc::new(Objects::new(namespaces, [])), previous)
+    }
+
+    /// Compiles policies of all kinds, with the objects that they may see, likewise.
+    pub fn build(validations: Validations, objects: Arc<Objects>, previous: Option<&Self>) -> Self {
+        let Validations { policies, admission_policies, bindings } = validations;
+        let ours = policies
+            .into_iter()
+            .map(|policy| (policy.metadata.name, ValidationSource::of_sallyport(policy.spec)));
+        let theirs = admission_policy::validations(admission_policies, bindings);
+        Self { set: Set::compile(ours.chain(theirs), objects, previous.map(|previous| &previous.set)) }
     }
 
     /// The policies in the order of their names; results refer to them by index.
@@ -61,32 +87,48 @@ impl ValidationSet {
         if candidates.is_empty() {
             return gathering.finish(None);
         }
-        let documents = Documents::new(review, self.set.namespaces());
+        let documents = Documents::new(review, self.set.objects().namespaces());
         if matches!(safety::is_mirror_pod(&documents), Ok(true)) {
             return gathering.finish(None);
         }
         for candidate in candidates {
             let started = Instant::now();
-            let Some(Match { index, name, policy }) = self.set.select(candidate, &documents) else {
+            let Some(Match { index, name, family, request, policy }) = self.set.select(candidate, &documents)
+            else {
                 continue;
             };
-            let findings = match policy {
-                Ok(policy) => policy.evaluate(name, &documents),
-                Err(error) => Err(error),
+            let converted = request.as_ref().map(|request| documents.converted(request));
+            let documents = converted.as_ref().unwrap_or(&documents);
+            let mut report = Report { name, family, door, gathering: &mut gathering };
+            let result = match policy {
+                Ok(policy) => policy.review(documents, self.set.objects(), &mut report),
+                Err(error) => Some(report.misconfigured(None, &error)),
             };
-            let result = match findings {
-                Ok(None) => ResultKind::Skipped,
-                Ok(Some(findings)) => findings.report(name, door, &mut gathering),
-                Err(error) => {
-                    if door == FailurePolicy::Fail {
-                        gathering.refuse_error(name, &error);
-                    }
-                    ResultKind::Error
-                }
-            };
-            gathering.results.push(PolicyResult { policy: index, result, duration: started.elapsed() });
+            if let Some(result) = result {
+                gathering.results.push(PolicyResult { policy: index, result, duration: started.elapsed() });
+            }
         }
         gathering.finish(None)
+    }
+}
+
+/// A policy as written, with what puts it in force.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct ValidationSource {
+    family: Family,
+    spec: ValidationPolicySpec,
+    bindings: Vec<BindingSource>,
+}
+
+impl ValidationSource {
+    fn of_sallyport(spec: ValidationPolicySpec) -> Self {
+        let binding =
+            BindingSource::own(&spec.validation_actions, spec.param_ref.as_ref(), spec.params.as_ref());
+        Self { family: Family::Sallyport, spec, bindings: vec![binding] }
+    }
+
+    pub(crate) fn of_kubernetes(spec: ValidationPolicySpec, bindings: Vec<BindingSource>) -> Self {
+        Self { family: Family::Kubernetes, spec, bindings }
     }
 }
 
@@ -97,7 +139,7 @@ pub(crate) struct CompiledValidations {
     scope: Scope,
     validations: Vec<CompiledValidation>,
     annotations: Vec<(String, Expression)>,
-    actions: Vec<ValidationAction>,
+    bindings: Vec<Binding>,
     uses: Uses,
 }
 
@@ -113,68 +155,92 @@ struct CompiledValidation {
 }
 
 impl Definition for CompiledValidations {
-    type Spec = ValidationPolicySpec;
+    type Spec = ValidationSource;
     const OPERATIONS: &'static [OperationType] = &[OperationType::Create, OperationType::Update];
 
-    fn constraints(spec: &Self::Spec) -> &MatchConstraints {
-        &spec.match_constraints
+    fn family(source: &Self::Spec) -> Family {
+        source.family
     }
 
-    fn failure_policy(spec: &Self::Spec) -> FailurePolicy {
-        spec.failure_policy
+    fn is_unbound(source: &Self::Spec) -> bool {
+        source.bindings.is_empty()
     }
 
-    fn compile(spec: &Self::Spec, _: &Matcher) -> Result<Self, DefinitionError> {
+    fn constraints(source: &Self::Spec) -> &MatchConstraints {
+        &source.spec.match_constraints
+    }
+
+    fn failure_policy(source: &Self::Spec) -> FailurePolicy {
+        source.spec.failure_policy
+    }
+
+    fn compile(source: &Self::Spec, _: &Matcher, _: &Schemas) -> Result<Self, DefinitionError> {
+        let ValidationSource { family, spec, bindings } = source;
         if spec.validations.is_empty() && spec.audit_annotations.is_empty() {
             let problem = "must not be empty unless there are auditAnnotations";
             return Err(DefinitionError::field("validations", problem));
         }
-        let actions = &spec.validation_actions;
-        if actions.is_empty() {
-            return Err(DefinitionError::field("validationActions", "must not be empty"));
+        match family {
+            Family::Sallyport => check(spec)?,
+            Family::Kubernetes => admission_policy::check_validation(spec, bindings)?,
         }
-        if actions.contains(&ValidationAction::Deny) && actions.contains(&ValidationAction::Warn) {
-            let problem = "Deny and Warn exclude each other: the refusal says what the warning would";
-            return Err(DefinitionError::field("validationActions", problem));
-        }
+        let bindings = binding::compile(bindings, spec.param_kind.as_ref(), Self::OPERATIONS)?;
         let mut uses = Uses::default();
-        let conditions = Conditions::compile(&spec.match_conditions, &mut uses)?;
-        let scope = scope_with(&spec.variables, Purpose::Validation, &mut uses)?;
+        let params = spec.param_kind.is_some() || spec.params.is_some();
+        let conditions = Conditions::compile(&spec.match_conditions, params, *family, &mut uses)?;
+        let scope = scope_with(&spec.variables, params, Purpose::Validation, &mut uses)?;
         let validations = spec
             .validations
             .iter()
             .enumerate()
-            .map(|(index, validation)| CompiledValidation::compile(index, validation, &scope, &mut uses))
+            .map(|(index, validation)| {
+                CompiledValidation::compile(index, validation, &scope, *family, &mut uses)
+            })
             .collect::<Result<_, _>>()?;
-        let annotations = annotations(&spec.audit_annotations, &scope, &mut uses)?;
-        Ok(Self { conditions, scope, validations, annotations, actions: actions.clone(), uses })
+        let annotations = annotations(&spec.audit_annotations, &scope, *family, &mut uses)?;
+        Ok(Self { conditions, scope, validations, annotations, bindings, uses })
     }
+}
+
+/// What only our kind demands.
+fn check(spec: &ValidationPolicySpec) -> Result<(), DefinitionError> {
+    let actions = &spec.validation_actions;
+    if actions.is_empty() {
+        return Err(DefinitionError::field("validationActions", "must not be empty"));
+    }
+    if actions.contains(&ValidationAction::Deny) && actions.contains(&ValidationAction::Warn) {
+        let problem = "Deny and Warn exclude each other: the refusal says what the warning would";
+        return Err(DefinitionError::field("validationActions", problem));
+    }
+    binding::check_params(spec.param_kind.as_ref(), spec.param_ref.as_ref())
 }
 
 fn annotations(
     annotations: &[AuditAnnotation],
     scope: &Scope,
+    family: Family,
     uses: &mut Uses,
 ) -> Result<Vec<(String, Expression)>, DefinitionError> {
+    let (reserved, longest) = match family {
+        Family::Sallyport => (annotation::VIOLATIONS, annotation::MAX_SUFFIX),
+        Family::Kubernetes => (annotation::VALIDATION_FAILURE, annotation::MAX_KEY),
+    };
     let mut compiled: Vec<(String, Expression)> = Vec::with_capacity(annotations.len());
     for (index, annotation) in annotations.iter().enumerate() {
         let field = format!("auditAnnotations[{index}]");
-        let taken = annotation.key == annotation::VIOLATIONS
-            || compiled.iter().any(|(key, _)| *key == annotation.key);
-        if !annotation::is_suffix(&annotation.key) || taken {
+        let taken = annotation.key == reserved || compiled.iter().any(|(key, _)| *key == annotation.key);
+        if !annotation::is_name_part(&annotation.key) || annotation.key.len() > longest || taken {
             let problem = format!(
-                "{:?} must be unique, not {:?}, at most {} letters, digits, '-', '_' and '.', with a letter or \
-                 digit at both ends",
-                annotation.key,
-                annotation::VIOLATIONS,
-                annotation::MAX_SUFFIX
+                "{:?} must be unique, not {reserved:?}, at most {longest} letters, digits, '-', '_' and '.', with a \
+                 letter or digit at both ends",
+                annotation.key
             );
             return Err(DefinitionError::field(format!("{field}.key"), problem));
         }
         let what = format!("{field}.valueExpression");
         let wanted = [Type::String, Type::Null];
         let expression = Expression::compile_as(&wanted, what, &annotation.value_expression, scope, uses)?;
-        compiled.push((annotation.key.clone(), expression));
+        compiled.push((annotation.key.clone(), expression.named_by(family)));
     }
     Ok(compiled)
 }
@@ -184,6 +250,7 @@ impl CompiledValidation {
         index: usize,
         validation: &Validation,
         scope: &Scope,
+        family: Family,
         uses: &mut Uses,
     ) -> Result<Self, DefinitionError> {
         let field = format!("validations[{index}]");
@@ -198,6 +265,7 @@ impl CompiledValidation {
         }
         let what = format!("{field}.expression");
         let expression = Expression::compile_as(&[Type::Bool], what, &validation.expression, scope, uses)?;
+        let expression = expression.named_by(family);
         let mut optional = |name: &str, source: &Option<String>| {
             let source = source.as_ref().filter(|source| !source.trim().is_empty());
             source
@@ -253,6 +321,7 @@ impl CompiledValidation {
             .or_else(|| self.message.clone())
             .unwrap_or_else(|| format!("failed expression: {}", self.expression.source().trim()));
         findings.failures.push(Failure {
+            index: findings.index,
             message,
             reason: self.reason.as_str(),
             code: self.code,
@@ -264,30 +333,98 @@ impl CompiledValidation {
 }
 
 impl CompiledValidations {
+    /// What follows for each binding that covers the request; `None` if none does.
+    fn review(
+        &self,
+        documents: &Documents<'_>,
+        objects: &Objects,
+        report: &mut Report<'_>,
+    ) -> Option<ResultKind> {
+        let mut verdict = None;
+        let mut annotations: Vec<(&str, Vec<String>)> = Vec::new();
+        for binding in &self.bindings {
+            let params = match binding.select(documents, objects) {
+                Ok(None) => continue,
+                Ok(Some(params)) => params,
+                Err(error) => {
+                    verdict = graver(verdict, report.misconfigured(Some(binding), &error));
+                    continue;
+                }
+            };
+            verdict = graver(verdict, ResultKind::Skipped);
+            for params in params {
+                let result = match self.evaluate(documents, params) {
+                    Ok(None) => ResultKind::Skipped,
+                    Ok(Some(mut findings)) => {
+                        for (suffix, value) in std::mem::take(&mut findings.annotations) {
+                            note(&mut annotations, suffix, value);
+                        }
+                        report.findings(binding, findings)
+                    }
+                    Err(error) => report.error(binding, error),
+                };
+                verdict = graver(verdict, result);
+            }
+        }
+        for (suffix, values) in annotations {
+            let value = shorten(&values.join(", "), MAX_ANNOTATION_BYTES);
+            let key = annotation::long_key(report.name, suffix);
+            report.gathering.audit_annotations.insert(key, value);
+        }
+        verdict
+    }
+
     /// What is wrong; `None` if a matchCondition is false.
-    fn evaluate(&self, name: &str, documents: &Documents<'_>) -> Result<Option<Findings<'_>>, PolicyError> {
-        let inputs = Inputs::fetch(documents, self.uses)?;
+    fn evaluate<'s>(
+        &'s self,
+        documents: &Documents<'_>,
+        params: Option<&Value>,
+    ) -> Result<Option<Findings<'s>>, PolicyError> {
+        let inputs = Inputs::fetch(documents, self.uses)?.with_params(params);
         if !self.conditions.hold(&inputs)? {
             return Ok(None);
         }
         let activation = inputs.activate(&self.scope);
-        let mut findings = Findings { actions: &self.actions, ..Findings::default() };
-        for validation in &self.validations {
+        let mut findings = Findings::default();
+        for (index, validation) in self.validations.iter().enumerate() {
             inputs.check_time()?;
+            findings.index = index;
             if let Err(error) = validation.evaluate(&inputs, &activation, &mut findings) {
-                findings.errors.push(error);
+                findings.errors.push((index, error));
             }
         }
         for (suffix, expression) in &self.annotations {
             inputs.check_time()?;
             match annotation_value(expression, &activation) {
-                Ok(Some(value)) => findings.annotations.push((annotation::key(name, suffix), value)),
+                Ok(Some(value)) => findings.annotations.push((suffix, value)),
                 Ok(None) => {}
                 Err(error) => findings.annotation_errors.push(error),
             }
         }
         Ok(Some(findings))
     }
+}
+
+/// Each value once, as several bindings may give the same.
+fn note<'s>(annotations: &mut Vec<(&'s str, Vec<String>)>, suffix: &'s str, value: String) {
+    match annotations.iter_mut().find(|(other, _)| *other == suffix) {
+        None => annotations.push((suffix, vec![value])),
+        Some((_, values)) if values.contains(&value) => {}
+        Some((_, values)) => values.push(value),
+    }
+}
+
+/// The result of a policy that is evaluated several times.
+fn graver(one: Option<ResultKind>, other: ResultKind) -> Option<ResultKind> {
+    let weight = |result| match result {
+        ResultKind::Error => 5,
+        ResultKind::Denied => 4,
+        ResultKind::Warned => 3,
+        ResultKind::Audited => 2,
+        ResultKind::Skipped => 0,
+        ResultKind::Allowed | ResultKind::Applied | ResultKind::Unchanged => 1,
+    };
+    one.filter(|one| weight(*one) >= weight(other)).or(Some(other))
 }
 
 fn annotation_value(
@@ -300,104 +437,4 @@ fn annotation_value(
     }
     let text = value.as_str().ok_or_else(|| expression.mistyped("a string or null", &value))?.trim();
     Ok((!text.is_empty()).then(|| shorten(text, MAX_ANNOTATION_BYTES)))
-}
-
-/// A validation that failed, or one of the elements it failed for.
-struct Failure {
-    message: String,
-    reason: &'static str,
-    code: u16,
-    field: Option<String>,
-    /// One of several elements, and so a cause of its own.
-    single: bool,
-}
-
-/// What one policy found.
-#[derive(Default)]
-struct Findings<'p> {
-    actions: &'p [ValidationAction],
-    failures: Vec<Failure>,
-    /// Of validations: they obey the actions, as failures do.
-    errors: Vec<PolicyError>,
-    /// Of audit annotations: they refuse the request whatever the actions are.
-    annotation_errors: Vec<PolicyError>,
-    annotations: Vec<(String, String)>,
-}
-
-impl Findings<'_> {
-    fn report(self, name: &str, door: FailurePolicy, gathering: &mut Gathering) -> ResultKind {
-        let acts = |action| self.actions.contains(&action);
-        let (deny, warn, audit) =
-            (acts(ValidationAction::Deny), acts(ValidationAction::Warn), acts(ValidationAction::Audit));
-        let failed = !self.failures.is_empty();
-        let erred = !self.errors.is_empty() || !self.annotation_errors.is_empty();
-        let errors = if door == FailurePolicy::Fail { self.errors.as_slice() } else { &[] };
-
-        if deny {
-            if let Some(first) = self.failures.first() {
-                let messages: Vec<String> =
-                    self.failures.iter().map(|failure| failure.message.clone()).collect();
-                let causes = self.failures.iter().filter_map(Failure::cause).collect();
-                gathering.refuse(name, first.code, first.reason, &messages, causes);
-            }
-            for error in errors {
-                gathering.refuse_error(name, error);
-            }
-        }
-        if door == FailurePolicy::Fail {
-            for error in &self.annotation_errors {
-                gathering.refuse_error(name, error);
-            }
-        }
-        if warn {
-            for failure in &self.failures {
-                gathering.warn(&signed(std::slice::from_ref(&failure.message), name));
-            }
-            for error in errors {
-                gathering.warn(&format!("policy {name}: {}", error.explain()));
-            }
-        }
-        if audit && (failed || !errors.is_empty()) {
-            let messages: Vec<String> = self
-                .failures
-                .iter()
-                .map(|failure| failure.message.clone())
-                .chain(errors.iter().map(PolicyError::explain))
-                .collect();
-            let key = annotation::key(name, annotation::VIOLATIONS);
-            gathering.audit_annotations.insert(key, join(&messages, MAX_MESSAGE_BYTES));
-        }
-        gathering.audit_annotations.extend(self.annotations);
-
-        if erred {
-            ResultKind::Error
-        } else if !failed {
-            ResultKind::Allowed
-        } else if deny {
-            ResultKind::Denied
-        } else if warn {
-            ResultKind::Warned
-        } else {
-            ResultKind::Audited
-        }
-    }
-}
-
-impl Failure {
-    /// The failure as a cause, if it names a field or is one of several.
-    fn cause(&self) -> Option<Cause> {
-        if self.field.is_none() && !self.single {
-            return None;
-        }
-        let reason = if self.reason == Reason::Forbidden.as_str() {
-            "FieldValueForbidden"
-        } else {
-            "FieldValueInvalid"
-        };
-        Some(Cause {
-            reason: reason.to_owned(),
-            message: self.message.clone(),
-            field: self.field.clone().unwrap_or_default(),
-        })
-    }
 }

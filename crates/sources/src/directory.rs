@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use aws_lc_rs::digest::{Context, SHA256};
+use serde_json::Value;
 
 use crate::document::{self, Object};
 use crate::snapshot::{Entry, Named, PolicyId, PolicyKind, Problem, Scope, Snapshot};
@@ -20,6 +21,10 @@ pub(crate) const MAX_TOTAL: usize = 64 << 20;
 const MAX_DOCUMENTS: usize = 1024;
 /// Deepest sub-directory that is read; the directory itself is level 0.
 const MAX_LEVEL: usize = 4;
+/// Most objects that are no policies.
+const MAX_OBJECTS: usize = 10_000;
+/// Most bytes of their documents together.
+const MAX_OBJECT_BYTES: usize = 16 << 20;
 /// Sub-directories of this name hold the inputs of tests, not policies.
 const FIXTURES: &str = "fixtures";
 /// Files of these names say what policies are expected to do, and hold none.
@@ -119,6 +124,7 @@ impl Directory {
 pub(crate) fn interpret(contents: Contents, previous: Option<&Snapshot>) -> Snapshot {
     let mut snapshot =
         Snapshot { problems: contents.problems, digest: contents.digest, ..Snapshot::default() };
+    let mut others = Others::default();
     for (file, bytes) in contents.files {
         let Ok(text) = std::str::from_utf8(&bytes) else {
             snapshot.problems.push(whole(file, Scope::File, "the file is not UTF-8".to_owned()));
@@ -132,6 +138,17 @@ pub(crate) fn interpret(contents: Contents, previous: Option<&Snapshot>) -> Snap
         }
         for (index, document) in documents.iter().enumerate() {
             match document::read(document) {
+                Ok(Some(Object::Other(object))) => {
+                    if let Err(message) = others.add(&file, document.text.len(), object) {
+                        snapshot.problems.push(Problem {
+                            file: file.clone(),
+                            document: index + 1,
+                            position: Some((document.lines_before + 1, 1)),
+                            scope: Scope::File,
+                            message,
+                        });
+                    }
+                }
                 Ok(Some(object)) => snapshot.insert(&file, index + 1, document.lines_before + 1, object),
                 Ok(None) => {}
                 Err(fault) => snapshot.problems.push(Problem {
@@ -144,27 +161,63 @@ pub(crate) fn interpret(contents: Contents, previous: Option<&Snapshot>) -> Snap
             }
         }
     }
-    if let Some(previous) = previous {
-        let problems = &snapshot.problems;
-        keep(&mut snapshot.mutations, &previous.mutations, problems, Some(PolicyKind::MutationPolicy));
-        keep(&mut snapshot.validations, &previous.validations, problems, Some(PolicyKind::ValidationPolicy));
-        keep(&mut snapshot.namespaces, &previous.namespaces, problems, None);
+    snapshot.objects = others.entries;
+    let problems = std::mem::take(&mut snapshot.problems);
+    let Snapshot {
+        mutations,
+        validations,
+        mutating_policies,
+        mutating_bindings,
+        validating_policies,
+        validating_bindings,
+        namespaces,
+        objects,
+        ..
+    } = &mut snapshot;
+    macro_rules! complete {
+        ($($entries:ident: $kind:expr,)*) => {$(
+            if let Some(previous) = previous {
+                keep($entries, &previous.$entries, &problems, $kind);
+            }
+            $entries.sort_by(|left, right| left.object.identity().cmp(&right.object.identity()));
+        )*};
     }
-    snapshot.mutations.sort_by(|left, right| left.object.name().cmp(right.object.name()));
-    snapshot.validations.sort_by(|left, right| left.object.name().cmp(right.object.name()));
-    snapshot.namespaces.sort_by(|left, right| left.object.name().cmp(right.object.name()));
+    complete! {
+        mutations: Some(PolicyKind::MutationPolicy),
+        validations: Some(PolicyKind::ValidationPolicy),
+        mutating_policies: Some(PolicyKind::MutatingAdmissionPolicy),
+        mutating_bindings: Some(PolicyKind::MutatingAdmissionPolicyBinding),
+        validating_policies: Some(PolicyKind::ValidatingAdmissionPolicy),
+        validating_bindings: Some(PolicyKind::ValidatingAdmissionPolicyBinding),
+        namespaces: None,
+        objects: None,
+    }
+    snapshot.problems = problems;
     snapshot
 }
 
 impl Snapshot {
     fn insert(&mut self, file: &Arc<str>, document: usize, line: u64, object: Object) {
+        let of = |kind| move |name| Scope::Policy(PolicyId { kind, name });
         let clash = match object {
-            Object::Mutation(policy) => add(&mut self.mutations, file, *policy)
-                .map(|name| Scope::Policy(PolicyId { kind: PolicyKind::MutationPolicy, name })),
-            Object::Validation(policy) => add(&mut self.validations, file, *policy)
-                .map(|name| Scope::Policy(PolicyId { kind: PolicyKind::ValidationPolicy, name })),
+            Object::Mutation(policy) => {
+                add(&mut self.mutations, file, *policy).map(of(PolicyKind::MutationPolicy))
+            }
+            Object::Validation(policy) => {
+                add(&mut self.validations, file, *policy).map(of(PolicyKind::ValidationPolicy))
+            }
+            Object::Mutating(policy) => {
+                add(&mut self.mutating_policies, file, *policy).map(of(PolicyKind::MutatingAdmissionPolicy))
+            }
+            Object::MutatingBinding(binding) => add(&mut self.mutating_bindings, file, *binding)
+                .map(of(PolicyKind::MutatingAdmissionPolicyBinding)),
+            Object::Validating(policy) => add(&mut self.validating_policies, file, *policy)
+                .map(of(PolicyKind::ValidatingAdmissionPolicy)),
+            Object::ValidatingBinding(binding) => add(&mut self.validating_bindings, file, *binding)
+                .map(of(PolicyKind::ValidatingAdmissionPolicyBinding)),
             // Any of the equally named Namespaces serves; the first is used.
             Object::Namespace(namespace) => add(&mut self.namespaces, file, namespace).map(|_| Scope::File),
+            Object::Other(_) => None,
         };
         if let Some(scope) = clash {
             self.problems.push(Problem {
@@ -175,6 +228,36 @@ impl Snapshot {
                 message: "the name is taken by an earlier document, which stays in force".to_owned(),
             });
         }
+    }
+}
+
+/// The objects that are no policies, as they come in.
+#[derive(Default)]
+struct Others {
+    entries: Vec<Entry<Value>>,
+    identities: BTreeSet<String>,
+    bytes: usize,
+    full: bool,
+}
+
+impl Others {
+    /// Adds an object whose document has so many bytes; says why not, of those that are too many once.
+    fn add(&mut self, file: &Arc<str>, bytes: usize, object: Value) -> Result<(), String> {
+        if self.entries.len() >= MAX_OBJECTS || self.bytes + bytes > MAX_OBJECT_BYTES {
+            if std::mem::replace(&mut self.full, true) {
+                return Ok(());
+            }
+            return Err(format!(
+                "this and what follows is not read: more than {MAX_OBJECTS} objects besides policies, or more \
+                 than {MAX_OBJECT_BYTES} bytes of them"
+            ));
+        }
+        if !self.identities.insert(object.identity().into_owned()) {
+            return Err("the object is there twice; the earlier document is used".to_owned());
+        }
+        self.bytes += bytes;
+        self.entries.push(Entry { file: file.clone(), stale: false, object });
+        Ok(())
     }
 }
 
@@ -197,8 +280,9 @@ fn keep<T: Named + Clone>(
     if problems.is_empty() {
         return;
     }
-    let present: BTreeSet<String> = entries.iter().map(|entry| entry.object.name().to_owned()).collect();
-    for entry in previous.iter().filter(|entry| !present.contains(entry.object.name())) {
+    let present: BTreeSet<String> =
+        entries.iter().map(|entry| entry.object.identity().into_owned()).collect();
+    for entry in previous.iter().filter(|entry| !present.contains(&*entry.object.identity())) {
         let hidden = problems.iter().any(|problem| match &problem.scope {
             Scope::Policy(id) => Some(id.kind) == kind && id.name == entry.object.name(),
             Scope::File => problem.file == entry.file,

@@ -2,7 +2,10 @@
 
 use std::borrow::Cow;
 
-use sallyport_api::{GROUP, MutationPolicy, VERSION, ValidationPolicy};
+use sallyport_api::{
+    ADMISSION_GROUP, GROUP, MutatingAdmissionPolicy, MutatingAdmissionPolicyBinding, MutationPolicy, VERSION,
+    ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding, ValidationPolicy,
+};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
@@ -29,7 +32,13 @@ pub(crate) struct Document<'a> {
 pub(crate) enum Object {
     Mutation(Box<MutationPolicy>),
     Validation(Box<ValidationPolicy>),
+    Mutating(Box<MutatingAdmissionPolicy>),
+    MutatingBinding(Box<MutatingAdmissionPolicyBinding>),
+    Validating(Box<ValidatingAdmissionPolicy>),
+    ValidatingBinding(Box<ValidatingAdmissionPolicyBinding>),
     Namespace(Value),
+    /// Anything else with a name.
+    Other(Value),
 }
 
 /// Why a document cannot be used.
@@ -72,7 +81,7 @@ fn is_blank(document: &str) -> bool {
     })
 }
 
-/// Reads a document. `Ok(None)` for objects that are none of our business.
+/// Reads a document. `Ok(None)` for what has no name and is no policy, such as a manifest with `generateName`.
 pub(crate) fn read(document: &Document<'_>) -> Result<Option<Object>, Fault> {
     let value: Value = parse(document, None)?;
     let Some(members) = value.as_object() else {
@@ -82,23 +91,23 @@ pub(crate) fn read(document: &Document<'_>) -> Result<Option<Object>, Fault> {
     let (Some(api_version), Some(kind)) = (member("apiVersion"), member("kind")) else {
         return Err(Fault::plain("an object needs apiVersion and kind, both strings"));
     };
-    let kind = match (api_version, kind) {
-        ("v1", "Namespace") => {
-            if value.name().is_empty() {
-                return Err(Fault::plain("a Namespace needs metadata.name"));
-            }
-            return Ok(Some(Object::Namespace(value)));
+    if (api_version, kind) == ("v1", "Namespace") {
+        if value.name().is_empty() {
+            return Err(Fault::plain("a Namespace needs metadata.name"));
         }
-        (_, "MutationPolicy") => PolicyKind::MutationPolicy,
-        (_, "ValidationPolicy") => PolicyKind::ValidationPolicy,
-        _ => {
-            tracing::debug!(api_version, kind, "document is not a policy, ignored");
+        return Ok(Some(Object::Namespace(value)));
+    }
+    let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
+    let Some(kind) = PolicyKind::of(group, kind) else {
+        if value.name().is_empty() {
+            tracing::debug!(
+                api_version,
+                kind,
+                "document is neither a policy nor an object with a name, ignored"
+            );
             return Ok(None);
         }
-    };
-    let Some((group, version)) = api_version.split_once('/').filter(|(group, _)| *group == GROUP) else {
-        tracing::debug!(api_version, kind = kind.as_str(), "policy kind of another group, ignored");
-        return Ok(None);
+        return Ok(Some(Object::Other(value)));
     };
     let name = value.name();
     if !is_dns_subdomain(name) {
@@ -108,8 +117,10 @@ pub(crate) fn read(document: &Document<'_>) -> Result<Option<Object>, Fault> {
         )));
     }
     let id = PolicyId { kind, name: name.to_owned() };
-    if version != VERSION {
-        return Err(Fault::of(id, format!("{group}/{version} is not known, use {GROUP}/{VERSION}")));
+    let versions = kind.versions();
+    if !versions.contains(&version) {
+        let known: Vec<String> = versions.iter().map(|version| format!("{group}/{version}")).collect();
+        return Err(Fault::of(id, format!("{group}/{version} is not known, use {}", known.join(" or "))));
     }
     let known = ["apiVersion", "kind", "metadata", "spec", "status"];
     if let Some(unknown) = members.keys().find(|key| !known.contains(&key.as_str())) {
@@ -118,7 +129,43 @@ pub(crate) fn read(document: &Document<'_>) -> Result<Option<Object>, Fault> {
     Ok(Some(match kind {
         PolicyKind::MutationPolicy => Object::Mutation(parse(document, Some(&id))?),
         PolicyKind::ValidationPolicy => Object::Validation(parse(document, Some(&id))?),
+        PolicyKind::MutatingAdmissionPolicy => Object::Mutating(parse(document, Some(&id))?),
+        PolicyKind::MutatingAdmissionPolicyBinding => Object::MutatingBinding(parse(document, Some(&id))?),
+        PolicyKind::ValidatingAdmissionPolicy => Object::Validating(parse(document, Some(&id))?),
+        PolicyKind::ValidatingAdmissionPolicyBinding => {
+            Object::ValidatingBinding(parse(document, Some(&id))?)
+        }
     }))
+}
+
+impl PolicyKind {
+    /// The kind of policy that manifests call so; `None` for other kinds, and for ours in other groups.
+    fn of(group: &str, kind: &str) -> Option<Self> {
+        let ours = [Self::MutationPolicy, Self::ValidationPolicy];
+        let theirs = [
+            Self::MutatingAdmissionPolicy,
+            Self::MutatingAdmissionPolicyBinding,
+            Self::ValidatingAdmissionPolicy,
+            Self::ValidatingAdmissionPolicyBinding,
+        ];
+        let kinds: &[Self] = match group {
+            GROUP => &ours,
+            ADMISSION_GROUP => &theirs,
+            _ => return None,
+        };
+        kinds.iter().copied().find(|known| known.as_str() == kind)
+    }
+
+    /// The versions that can be read, the newest first.
+    fn versions(self) -> &'static [&'static str] {
+        match self {
+            Self::MutationPolicy | Self::ValidationPolicy => &[VERSION],
+            Self::MutatingAdmissionPolicy | Self::MutatingAdmissionPolicyBinding => {
+                &["v1", "v1beta1", "v1alpha1"]
+            }
+            Self::ValidatingAdmissionPolicy | Self::ValidatingAdmissionPolicyBinding => &["v1", "v1beta1"],
+        }
+    }
 }
 
 impl Fault {

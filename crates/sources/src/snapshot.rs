@@ -1,10 +1,14 @@
 //! What a source held at one moment, and what was wrong with it.
 
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::fmt::{self, Write};
 use std::sync::Arc;
 
-use sallyport_api::{MutationPolicy, ValidationPolicy};
+use sallyport_api::{
+    AdmissionObject, MutatingAdmissionPolicy, MutatingAdmissionPolicyBinding, MutationPolicy,
+    ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding, ValidationPolicy,
+};
 use serde_json::Value;
 
 /// The kinds of policy.
@@ -14,6 +18,14 @@ pub enum PolicyKind {
     MutationPolicy,
     /// Accepts or refuses objects.
     ValidationPolicy,
+    /// The API server's own that changes objects.
+    MutatingAdmissionPolicy,
+    /// Puts such a policy in force.
+    MutatingAdmissionPolicyBinding,
+    /// The API server's own that accepts or refuses objects.
+    ValidatingAdmissionPolicy,
+    /// Puts such a policy in force.
+    ValidatingAdmissionPolicyBinding,
 }
 
 impl PolicyKind {
@@ -22,6 +34,10 @@ impl PolicyKind {
         match self {
             Self::MutationPolicy => "MutationPolicy",
             Self::ValidationPolicy => "ValidationPolicy",
+            Self::MutatingAdmissionPolicy => "MutatingAdmissionPolicy",
+            Self::MutatingAdmissionPolicyBinding => "MutatingAdmissionPolicyBinding",
+            Self::ValidatingAdmissionPolicy => "ValidatingAdmissionPolicy",
+            Self::ValidatingAdmissionPolicyBinding => "ValidatingAdmissionPolicyBinding",
         }
     }
 }
@@ -100,8 +116,19 @@ pub struct Snapshot {
     pub mutations: Vec<Entry<MutationPolicy>>,
     /// Validation policies by name.
     pub validations: Vec<Entry<ValidationPolicy>>,
+    /// The API server's own mutating policies by name.
+    pub mutating_policies: Vec<Entry<MutatingAdmissionPolicy>>,
+    /// What puts them in force, by name.
+    pub mutating_bindings: Vec<Entry<MutatingAdmissionPolicyBinding>>,
+    /// The API server's own validating policies by name.
+    pub validating_policies: Vec<Entry<ValidatingAdmissionPolicy>>,
+    /// What puts them in force, by name.
+    pub validating_bindings: Vec<Entry<ValidatingAdmissionPolicyBinding>>,
     /// Namespace objects by name, for selectors on namespaces without a cluster.
     pub namespaces: Vec<Entry<Value>>,
+    /// All other objects, each once by apiVersion, kind, namespace and name: what policies take their settings
+    /// from, and `CustomResourceDefinition` objects.
+    pub objects: Vec<Entry<Value>>,
     /// What cannot be used, in the order of files.
     pub problems: Vec<Problem>,
     /// SHA-256 over names and contents of the files; equal digests mean equal sources.
@@ -126,15 +153,22 @@ impl Snapshot {
                 Scope::Policy(policy) if policy.kind == kind => Some(policy.name.as_str()),
                 _ => None,
             })
-            .filter(|name| match kind {
-                PolicyKind::MutationPolicy => {
-                    !self.mutations.iter().any(|entry| entry.object.name() == *name)
-                }
-                PolicyKind::ValidationPolicy => {
-                    !self.validations.iter().any(|entry| entry.object.name() == *name)
-                }
-            })
+            .filter(|name| !self.holds(kind, name))
             .collect()
+    }
+
+    fn holds(&self, kind: PolicyKind, name: &str) -> bool {
+        fn named<T: Named>(entries: &[Entry<T>], name: &str) -> bool {
+            entries.iter().any(|entry| entry.object.name() == name)
+        }
+        match kind {
+            PolicyKind::MutationPolicy => named(&self.mutations, name),
+            PolicyKind::ValidationPolicy => named(&self.validations, name),
+            PolicyKind::MutatingAdmissionPolicy => named(&self.mutating_policies, name),
+            PolicyKind::MutatingAdmissionPolicyBinding => named(&self.mutating_bindings, name),
+            PolicyKind::ValidatingAdmissionPolicy => named(&self.validating_policies, name),
+            PolicyKind::ValidatingAdmissionPolicyBinding => named(&self.validating_bindings, name),
+        }
     }
 }
 
@@ -142,6 +176,11 @@ impl Snapshot {
 pub(crate) trait Named {
     /// `metadata.name`, or the empty string.
     fn name(&self) -> &str;
+
+    /// What tells it from others of its list.
+    fn identity(&self) -> Cow<'_, str> {
+        Cow::Borrowed(self.name())
+    }
 }
 
 impl Named for MutationPolicy {
@@ -156,8 +195,21 @@ impl Named for ValidationPolicy {
     }
 }
 
+impl<S> Named for AdmissionObject<S> {
+    fn name(&self) -> &str {
+        self.metadata.name.as_deref().unwrap_or_default()
+    }
+}
+
 impl Named for Value {
     fn name(&self) -> &str {
         self.pointer("/metadata/name").and_then(Self::as_str).unwrap_or_default()
+    }
+
+    fn identity(&self) -> Cow<'_, str> {
+        let text = |pointer| self.pointer(pointer).and_then(Self::as_str).unwrap_or_default();
+        let parts = ["/apiVersion", "/kind", "/metadata/namespace", "/metadata/name"].map(text);
+        // None of the parts of a valid object has a blank in it.
+        Cow::Owned(parts.join(" "))
     }
 }

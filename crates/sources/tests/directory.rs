@@ -286,3 +286,139 @@ async fn edits_are_seen_and_a_lost_directory_is_told_once() {
     let errors = seen.lock().iter().filter(|next| next.is_err()).count();
     assert_eq!(errors, 1, "told {told} things");
 }
+
+const VALIDATING: &str = r#"
+apiVersion: admissionregistration.k8s.io/VERSION
+kind: ValidatingAdmissionPolicy
+metadata: {name: v}
+spec:
+  paramKind: {apiVersion: v1, kind: ConfigMap}
+  matchConstraints:
+    resourceRules: [{apiGroups: [""], apiVersions: [v1], operations: ["*"], resources: [pods]}]
+    namespaceSelector: {}
+  validations: [{expression: "true", reason: Forbidden}]
+status: {typeChecking: {}}
+"#;
+const VALIDATING_BINDING: &str = r"
+apiVersion: admissionregistration.k8s.io/VERSION
+kind: ValidatingAdmissionPolicyBinding
+metadata: {name: b}
+spec:
+  policyName: v
+  validationActions: [Deny]
+  paramRef: {name: c, namespace: n, parameterNotFoundAction: Allow}
+  matchResources: {objectSelector: {matchLabels: {a: b}}}
+";
+const MUTATING: &str = r#"
+apiVersion: admissionregistration.k8s.io/VERSION
+kind: MutatingAdmissionPolicy
+metadata: {name: m}
+spec:
+  matchConstraints:
+    resourceRules: [{apiGroups: [""], apiVersions: [v1], operations: [CREATE], resources: [pods]}]
+  mutations: [{patchType: JSONPatch, jsonPatch: {expression: "[]"}}]
+  reinvocationPolicy: Never
+"#;
+const MUTATING_BINDING: &str = r"
+apiVersion: admissionregistration.k8s.io/VERSION
+kind: MutatingAdmissionPolicyBinding
+metadata: {name: b}
+spec: {policyName: m}
+";
+
+#[test]
+fn the_api_servers_own_policies_are_read_strictly_in_all_their_versions() {
+    let rows: [(&str, PolicyKind, &[&str], &str, &str); 4] = [
+        (VALIDATING, PolicyKind::ValidatingAdmissionPolicy, &["v1", "v1beta1"], "reason:", "reson:"),
+        (
+            VALIDATING_BINDING,
+            PolicyKind::ValidatingAdmissionPolicyBinding,
+            &["v1", "v1beta1"],
+            "objectSelector:",
+            "objectSelectors:",
+        ),
+        (
+            MUTATING,
+            PolicyKind::MutatingAdmissionPolicy,
+            &["v1", "v1beta1", "v1alpha1"],
+            "jsonPatch:",
+            "overlay:",
+        ),
+        (
+            MUTATING_BINDING,
+            PolicyKind::MutatingAdmissionPolicyBinding,
+            &["v1", "v1beta1", "v1alpha1"],
+            "policyName: m",
+            "policyName: m, validationActions: [Deny]",
+        ),
+    ];
+    for (text, kind, versions, right, wrong) in rows {
+        let directory = TempDir::new().unwrap();
+        let read = |text: &str| {
+            fs::write(directory.path().join("p.yaml"), text).unwrap();
+            load(&directory, None)
+        };
+        for version in versions {
+            let snapshot = read(&text.replace("VERSION", version));
+            assert_eq!(snapshot.problems, [], "{kind:?} {version}");
+            let found = [
+                snapshot.validating_policies.len(),
+                snapshot.validating_bindings.len(),
+                snapshot.mutating_policies.len(),
+                snapshot.mutating_bindings.len(),
+            ];
+            assert_eq!(found.iter().sum::<usize>(), 1, "{kind:?} {version}");
+            assert!(snapshot.unusable(kind).is_empty());
+        }
+        for broken in [text.replace("VERSION", "v9"), text.replace("VERSION", "v1").replace(right, wrong)] {
+            assert!(broken.contains("v9") || broken.contains(wrong));
+            let snapshot = read(&broken);
+            let [problem] = snapshot.problems.as_slice() else { panic!("{:?}", snapshot.problems) };
+            assert!(matches!(&problem.scope, Scope::Policy(id) if id.kind == kind), "{problem}");
+            let named = if broken.contains("v9") { "v9" } else { wrong.split(':').next().unwrap() };
+            assert!(
+                problem.message.contains(named) || problem.message.contains("validationActions"),
+                "{problem}"
+            );
+            assert_eq!(snapshot.unusable(kind).len(), 1);
+        }
+    }
+}
+
+#[test]
+fn other_objects_are_kept_once_and_stay_while_their_file_is_unreadable() {
+    let directory = TempDir::new().unwrap();
+    let path = directory.path().join("objects.yaml");
+    let map = |namespace: &str| {
+        format!(
+            "apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: c, namespace: {namespace}}}\ndata: {{a: b}}\n"
+        )
+    };
+    let nameless = "apiVersion: v1\nkind: Pod\nmetadata: {generateName: a-}\n";
+    fs::write(&path, [map("a"), map("b"), map("a"), nameless.to_owned()].join("---\n")).unwrap();
+    let first = load(&directory, None);
+    assert_eq!(first.objects.len(), 2);
+    let [problem] = first.problems.as_slice() else { panic!("{:?}", first.problems) };
+    assert!(problem.message.contains("twice") && problem.document == 3, "{problem}");
+
+    fs::write(&path, "a: [").unwrap();
+    let second = load(&directory, Some(&first));
+    assert_eq!(second.objects.iter().filter(|entry| entry.stale).count(), 2);
+    fs::write(&path, map("b")).unwrap();
+    assert_eq!(load(&directory, Some(&second)).objects.len(), 1);
+}
+
+#[test]
+fn objects_are_bounded_in_number() {
+    let directory = TempDir::new().unwrap();
+    for file in 0..11 {
+        let object = |index: usize| {
+            format!("apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: c-{file}-{index}, namespace: a}}\n")
+        };
+        let text: Vec<String> = (0..1000).map(object).collect();
+        fs::write(directory.path().join(format!("{file}.yaml")), text.join("---\n")).unwrap();
+    }
+    let snapshot = load(&directory, None);
+    assert_eq!(snapshot.objects.len(), 10_000);
+    assert_eq!(snapshot.problems.len(), 1);
+}

@@ -104,16 +104,6 @@ fn excluded_rules_win() {
 }
 
 #[test]
-fn equivalent_also_looks_at_the_resource_asked_for() {
-    let rules = "resourceRules: [{apiGroups: [apps], apiVersions: [v1], resources: [deployments]}]";
-    let mut request = pod_request(Operation::Create);
-    request.resource = resource("extensions", "v1beta1", "deployments");
-    request.request_resource = Some(resource("apps", "v1", "deployments"));
-    assert!(matches(&refuse(&format!("{{{rules}}}")), &request, &json!({})));
-    assert!(!matches(&refuse(&format!("{{{rules}, matchPolicy: Exact}}")), &request, &json!({})));
-}
-
-#[test]
 fn object_selectors_match_the_new_or_the_old_object() {
     let rules = "resourceRules: [{apiGroups: [''], apiVersions: [v1], resources: [pods], operations: ['*']}]";
     let selectors = [

@@ -1,0 +1,436 @@
+//! One review's way through the mutation policies: each runs on the result of the one before, then those that
+//! ask for it once more.
+
+use std::time::Instant;
+
+use sallyport_api::FailurePolicy;
+use serde_json::Value;
+
+use crate::apply::apply_configuration;
+use crate::binding::Binding;
+use crate::decoding;
+use crate::diff::{MAX_PATCH_BYTES, diff};
+use crate::documents::{Documents, set_api_version};
+use crate::error::PolicyError;
+use crate::expression::{Expression, Inputs};
+use crate::family::{self, Family};
+use crate::library_patch;
+use crate::merge::merge;
+use crate::mutation::{Action, Change, CompiledMutation, CompiledMutations};
+use crate::outcome::{Gathering, Outcome, PolicyResult, ResultKind};
+use crate::patch;
+use crate::request::{GroupVersionKind, Request};
+use crate::safety;
+use crate::set::{Match, Set};
+
+/// One review's way through the policies.
+pub(crate) struct Run<'r> {
+    set: &'r Set<CompiledMutations>,
+    documents: &'r Documents<'r>,
+    door: FailurePolicy,
+    gathering: Gathering,
+    /// How often the object has changed.
+    changes: usize,
+    /// Whether a mutation of one of the API server's own policies has succeeded.
+    succeeded: bool,
+    /// The object as it is now; `None` as long as it is the one received.
+    current: Option<Value>,
+}
+
+/// A policy, what puts it in force, and its settings.
+#[derive(Clone, Copy)]
+struct Invocation<'r> {
+    policy: &'r CompiledMutations,
+    name: &'r str,
+    family: Family,
+    binding: &'r Binding,
+    params: Option<&'r Value>,
+}
+
+/// An invocation that may run once more.
+struct Again<'r> {
+    invocation: Invocation<'r>,
+    request: Option<Request>,
+    /// Its place in the results.
+    result: usize,
+    /// What `Run::changes` was when it had run.
+    seen: usize,
+}
+
+impl<'r> Run<'r> {
+    pub(crate) fn new(
+        set: &'r Set<CompiledMutations>,
+        documents: &'r Documents<'r>,
+        door: FailurePolicy,
+    ) -> Self {
+        Self {
+            set,
+            documents,
+            door,
+            gathering: Gathering::default(),
+            changes: 0,
+            succeeded: false,
+            current: None,
+        }
+    }
+
+    pub(crate) fn all(mut self, candidates: &[usize]) -> Outcome {
+        let mut again = Vec::new();
+        for candidate in candidates {
+            let started = Instant::now();
+            let Some(Match { index, name, family, request, policy }) =
+                self.set.select(*candidate, self.documents)
+            else {
+                continue;
+            };
+            // The API server's own go on, so that all of their errors are causes.
+            if self.gathering.refused() && family == Family::Sallyport {
+                continue;
+            }
+            let place = self.gathering.results.len();
+            let result = match policy {
+                Ok(policy) => self.policy(name, family, policy, request.as_ref(), place, &mut again),
+                Err(error) => Some(self.misconfigured(name, family, None, &error)),
+            };
+            let Some(result) = result else { continue };
+            self.gathering.results.push(PolicyResult { policy: index, result, duration: started.elapsed() });
+            if self.gathering.refused() && !self.gathering.denied() {
+                return self.gathering.finish(None);
+            }
+        }
+        if !self.gathering.refused() {
+            self.once_more(again);
+        }
+        self.finish()
+    }
+
+    fn once_more(&mut self, again: Vec<Again<'r>>) {
+        let succeeded = self.succeeded;
+        for Again { invocation, request, result, seen } in again {
+            if self.changes == seen && (invocation.family.ignores_own_changes() || !succeeded) {
+                continue;
+            }
+            let started = Instant::now();
+            let outcome = self.invoke(invocation, request.as_ref());
+            let second = self.note(invocation, outcome);
+            if let Some(first) = self.gathering.results.get_mut(result) {
+                first.duration += started.elapsed();
+                if matches!(second, ResultKind::Applied | ResultKind::Error) {
+                    first.result = second;
+                }
+            }
+            if self.gathering.refused() {
+                break;
+            }
+        }
+    }
+
+    /// Runs a policy for each binding that covers the request; `None` if none does.
+    fn policy(
+        &mut self,
+        name: &'r str,
+        family: Family,
+        policy: &'r CompiledMutations,
+        request: Option<&Request>,
+        place: usize,
+        again: &mut Vec<Again<'r>>,
+    ) -> Option<ResultKind> {
+        let mut verdict = None;
+        for binding in &policy.bindings {
+            let params = match binding.select(self.documents, self.set.objects()) {
+                Ok(None) => continue,
+                Ok(Some(params)) => params,
+                Err(error) => {
+                    verdict = Some(self.misconfigured(name, family, Some(binding), &error));
+                    continue;
+                }
+            };
+            verdict = verdict.or(Some(ResultKind::Skipped));
+            for params in params {
+                if self.gathering.refused() && !self.gathering.denied() {
+                    return verdict;
+                }
+                let invocation = Invocation { policy, name, family, binding, params };
+                let outcome = self.invoke(invocation, request);
+                // One whose conditions were false, or failed, is never run again.
+                let ran = !matches!(outcome, Ok(ResultKind::Skipped) | Err(_));
+                let result = self.note(invocation, outcome);
+                if ran && policy.reinvoked {
+                    again.push(Again {
+                        invocation,
+                        request: request.cloned(),
+                        result: place,
+                        seen: self.changes,
+                    });
+                }
+                verdict = graver(verdict, result);
+            }
+        }
+        verdict
+    }
+
+    /// Turns an error into a refusal or, under `Ignore`, into nothing.
+    fn note(&mut self, invocation: Invocation<'_>, outcome: Result<ResultKind, PolicyError>) -> ResultKind {
+        outcome.unwrap_or_else(|error| {
+            self.failed(invocation, &error);
+            ResultKind::Error
+        })
+    }
+
+    fn failed(&mut self, invocation: Invocation<'_>, error: &PolicyError) {
+        let bound = invocation.family.is_bound_by_failure_policy();
+        if let Some(message) = error.in_place_of_policies().filter(|_| !bound) {
+            let (code, reason) = error.status();
+            self.gathering.abort(code, reason, message);
+            return;
+        }
+        if self.door == FailurePolicy::Ignore {
+            return;
+        }
+        match invocation.family {
+            Family::Sallyport => self.gathering.refuse_error(invocation.name, error),
+            Family::Kubernetes => {
+                let binding = invocation.binding.name.as_deref();
+                let message =
+                    family::denied_by_mutation(invocation.name, binding, &error.explain_as_upstream());
+                self.deny("Invalid", &message);
+            }
+        }
+    }
+
+    /// A policy, or one of its bindings, that cannot be used.
+    fn misconfigured(
+        &mut self,
+        name: &str,
+        family: Family,
+        binding: Option<&Binding>,
+        error: &PolicyError,
+    ) -> ResultKind {
+        if self.door == FailurePolicy::Fail {
+            match family {
+                Family::Sallyport => self.gathering.refuse_error(name, error),
+                Family::Kubernetes => {
+                    let binding = binding.and_then(|binding| binding.name.as_deref());
+                    let text = family::misconfigured(binding, &error.explain());
+                    self.deny("Forbidden", &family::denied_by_mutation(name, binding, &text));
+                }
+            }
+        }
+        ResultKind::Error
+    }
+
+    /// The first error gives the message, all are causes.
+    fn deny(&mut self, reason: &str, message: &str) {
+        if self.gathering.denied() {
+            self.gathering.blame(message);
+        } else {
+            self.gathering.deny(403, reason, message);
+        }
+    }
+
+    /// Runs a policy, on the object in another version if its rules name that.
+    fn invoke(
+        &mut self,
+        invocation: Invocation<'_>,
+        request: Option<&Request>,
+    ) -> Result<ResultKind, PolicyError> {
+        let Some(request) = request else { return self.invoke_on(invocation, self.documents) };
+        let documents = self.documents.converted(request);
+        if let Some(current) = &mut self.current {
+            set_api_version(current, &request.kind.api_version());
+        }
+        let outcome = self.invoke_on(invocation, &documents);
+        if let Some(current) = &mut self.current {
+            set_api_version(current, &self.documents.review.request.kind.api_version());
+        }
+        outcome
+    }
+
+    fn invoke_on(
+        &mut self,
+        invocation: Invocation<'_>,
+        documents: &Documents<'_>,
+    ) -> Result<ResultKind, PolicyError> {
+        let Invocation { policy, name, family, params, .. } = invocation;
+        let received = Inputs::fetch(documents, policy.uses)?.with_params(params);
+        let Some(original) = received.object else { return Ok(ResultKind::Unchanged) };
+        let inputs = received.with_object(self.current.as_ref().unwrap_or(original));
+        if !policy.conditions.hold(&inputs)? {
+            return Ok(ResultKind::Skipped);
+        }
+        // A refused request needs nothing taken back.
+        let rolls_back = family.rolls_back() && self.door == FailurePolicy::Ignore;
+        let snapshot = if rolls_back { self.current.clone() } else { None };
+        let immutable =
+            family.keeps_immutable_fields() && safety::is_immutable(self.documents.review.request);
+        let before = if immutable { self.current.clone() } else { None };
+        let kind = &documents.review.request.kind;
+        let (mut changed, erred) = match self.mutations(invocation, &received, original, kind) {
+            Ok(result) => result,
+            Err(error) => {
+                if rolls_back {
+                    self.current = snapshot;
+                }
+                return Err(error);
+            }
+        };
+        if changed
+            && immutable
+            && let Some(current) = &mut self.current
+        {
+            let before = before.as_ref().unwrap_or(original);
+            let restored = safety::restore_immutable(before, current);
+            if !restored.is_empty() {
+                let fields = restored.join(", ");
+                self.gathering.warn(&format!(
+                    "policy {name}: changes to {fields} were left out, because an existing pod cannot be changed there"
+                ));
+                changed = current != before;
+            }
+        }
+        if changed {
+            self.changes += 1;
+        }
+        Ok(match (erred, changed) {
+            (true, _) => ResultKind::Error,
+            (false, true) => ResultKind::Applied,
+            (false, false) => ResultKind::Unchanged,
+        })
+    }
+
+    /// Carries out the mutations, each on the result of the one before; whether they changed anything, and
+    /// whether one of those failed that do not keep the others from going on.
+    fn mutations(
+        &mut self,
+        invocation: Invocation<'_>,
+        received: &Inputs<'_>,
+        original: &Value,
+        kind: &GroupVersionKind,
+    ) -> Result<(bool, bool), PolicyError> {
+        let (mut changed, mut erred) = (false, false);
+        for mutation in &invocation.policy.mutations {
+            match self.mutate(mutation, received, original, kind) {
+                Ok(this) => {
+                    changed |= this;
+                    self.succeeded |= invocation.family == Family::Kubernetes;
+                }
+                Err(error) if invocation.family.rolls_back() => return Err(error),
+                Err(error) if error.in_place_of_policies().is_some() => return Err(error),
+                Err(error) => {
+                    self.failed(invocation, &error);
+                    erred = true;
+                }
+            }
+        }
+        Ok((changed, erred))
+    }
+
+    fn mutate(
+        &mut self,
+        mutation: &CompiledMutation,
+        received: &Inputs<'_>,
+        original: &Value,
+        kind: &GroupVersionKind,
+    ) -> Result<bool, PolicyError> {
+        let steps = {
+            let object = self.current.as_ref().unwrap_or(original);
+            mutation.evaluate(&received.with_object(object))?
+        };
+        let mut changed = false;
+        for change in steps {
+            changed |= self.carry_out(mutation, change, original, kind)?;
+        }
+        Ok(changed)
+    }
+
+    fn carry_out(
+        &mut self,
+        mutation: &CompiledMutation,
+        change: Change,
+        original: &Value,
+        kind: &GroupVersionKind,
+    ) -> Result<bool, PolicyError> {
+        let target = self.current.as_ref().unwrap_or(original);
+        match (change, &mutation.action) {
+            (Change::Patch(operations), Action::Patch(expression)) => {
+                if operations.is_empty() {
+                    return Ok(false);
+                }
+                let patched = patch::apply(expression, target, &operations)?;
+                self.put(expression, patched, original)
+            }
+            (Change::LibraryPatch(operations), Action::LibraryPatch(expression)) => {
+                if operations.is_empty() {
+                    return Ok(false);
+                }
+                let mut patched = library_patch::apply(expression, target, &operations)?;
+                if let Some(patched) = &mut patched {
+                    decoding::decode(patched, target, kind, self.set.schemas())?;
+                }
+                self.put(expression, patched, original)
+            }
+            (Change::Overlay(overlay), _) => {
+                let target = self.current.get_or_insert_with(|| original.clone());
+                merge(target, overlay, self.set.schemas().of_kind_or_other(kind))
+                    .map_err(|error| PolicyError::Merge(format!("{}.overlay", mutation.field), error))
+            }
+            (Change::Configuration(fields), Action::Configuration(expression)) => {
+                let target = self.current.get_or_insert_with(|| original.clone());
+                apply_configuration(target, fields, kind, self.set.schemas())
+                    .map_err(|error| PolicyError::Configuration(expression.what().to_owned(), error))
+            }
+            (Change::Patch(_) | Change::LibraryPatch(_) | Change::Configuration(_), _) => Ok(false),
+        }
+    }
+
+    /// Puts a patched object in the place of the current one; `None` leaves that as it is.
+    fn put(
+        &mut self,
+        expression: &Expression,
+        patched: Option<Value>,
+        original: &Value,
+    ) -> Result<bool, PolicyError> {
+        let Some(patched) = patched else { return Ok(false) };
+        if !patched.is_object() {
+            return Err(PolicyError::Patch {
+                what: expression.what().to_owned(),
+                problem: "the result is not an object".to_owned(),
+            });
+        }
+        let changed = patched != *self.current.as_ref().unwrap_or(original);
+        if changed {
+            self.current = Some(patched);
+        }
+        Ok(changed)
+    }
+
+    fn finish(self) -> Outcome {
+        let Self { documents, mut gathering, current, door, .. } = self;
+        let patch = match (documents.object(), &current) {
+            (Ok(Some(original)), Some(current)) => diff(original, current),
+            _ => None,
+        };
+        if let Some(patch) = patch.as_ref().filter(|patch| patch.len() > MAX_PATCH_BYTES) {
+            let message =
+                format!("the policies' patch of {} bytes is larger than {MAX_PATCH_BYTES}", patch.len());
+            if door == FailurePolicy::Fail {
+                gathering.fail(message);
+            } else {
+                gathering.warn(&message);
+            }
+            return gathering.finish(None);
+        }
+        gathering.finish(patch)
+    }
+}
+
+/// The result of a policy that runs several times.
+fn graver(one: Option<ResultKind>, other: ResultKind) -> Option<ResultKind> {
+    let weight = |result| match result {
+        ResultKind::Error => 3,
+        ResultKind::Applied => 2,
+        ResultKind::Skipped => 0,
+        _ => 1,
+    };
+    one.filter(|one| weight(*one) >= weight(other)).or(Some(other))
+}
