@@ -13,6 +13,7 @@ use cel::common::ast::{
 use crate::check::{LIMITS, Overload, Overloads, Patterns, qualified, type_named};
 use crate::cost::{self, Price, UNIT};
 use crate::functions::{self, MAX_ARGUMENTS};
+use crate::lists;
 use crate::machine::map_key;
 use crate::meter::Meter;
 use crate::plan::{Comprehension, Element, Entry, Field, Kind, Node, Operator};
@@ -315,8 +316,10 @@ impl Compiler<'_> {
                 Err(error) => return Err(Fault::of_constant(expr, error.to_string())),
             }
         }
-        let price = Price::of(name, target.is_some(), self.overload(expr));
-        Ok(Node::Call(function, price, nodes))
+        let overload = self.overload(expr);
+        let price = Price::of(name, target.is_some(), overload);
+        let typed = overload.filter(|_| name == "sum").and_then(|overload| lists::sum_of(&overload.result));
+        Ok(Node::Call(typed.unwrap_or(function), price, nodes))
     }
 
     fn list(&mut self, list: &ListExpr) -> Compiled {

@@ -98,11 +98,11 @@ impl<'a> Machine<'_, 'a> {
             // The list gets a name, which is used twice: for its keys and for sorting it by them.
             self.meter().charge(2 * UNIT + if range.is_err() { UNIT } else { 0 })?;
         }
-        let range = range?;
-        let Some(mut range) = Range::of(&range) else {
-            return Err(EvalError::no_such_overload("@iterate", &[range]));
+        let ranged = range?;
+        let Some(mut range) = Range::of(&ranged) else {
+            return Err(EvalError::no_such_overload("@iterate", &[ranged]));
         };
-        let length = self.locals.len();
+        let (length, by_key) = (self.locals.len(), range.by_key());
         let mut gathered = Gathered { items: Vec::new(), entries: Vec::new(), holding: 0, error: None };
         let result = self.go_through(comprehension, &mut range, &mut gathered);
         self.locals.truncate(length);
@@ -115,6 +115,10 @@ impl<'a> Machine<'_, 'a> {
                     self.meter().charge(UNIT)?;
                 }
                 Err(error)
+            }
+            (None, None) if sorted && by_key => {
+                self.meter().charge(UNIT)?;
+                Err(EvalError::no_such_overload("@sortByAssociatedKeys", &[ranged]))
             }
             (None, None) if sorted => self.sort(comprehension.price, gathered.items),
             (None, None) => finish(comprehension.kind, gathered),

@@ -181,19 +181,19 @@ impl<'e, 'a> Machine<'e, 'a> {
         }
     }
 
-    /// A field that is null is there; scalars and null have no fields.
+    /// A field that is null is there; scalars and null have no fields, lists are not asked for any.
     fn has(&mut self, operand: &Node, field: &str) -> Outcome<'a> {
         let value = self.evaluate(operand)?;
         let found = match &value {
             Val::Optional(None) => return Ok(Val::Bool(false)),
             Val::Optional(Some(optional)) => {
-                let found = compare::field(&optional.value, field).is_some();
+                let found = optionals::field(&optional.value, field)?.is_some();
                 self.charge(if found { UNIT } else { 0 })?;
                 found
             }
             other => {
                 self.charge(UNIT)?;
-                compare::field(other, field).is_some()
+                optionals::field(other, field)?.is_some()
             }
         };
         Ok(Val::Bool(found))
@@ -208,12 +208,10 @@ impl<'e, 'a> Machine<'e, 'a> {
     fn optional_select(&mut self, operand: &Node, field: &str) -> Outcome<'a> {
         let found = match self.evaluate(operand)? {
             Val::Optional(optional) => optionals::select(optional.as_deref(), field)?,
-            Val::Null => Val::Optional(None),
-            value @ (Val::JsonMap(_) | Val::Map(_) | Val::Struct(_)) => match compare::field(&value, field) {
+            value => match optionals::field(&value, field)? {
                 Some(found) => Val::optional(found)?,
                 None => Val::Optional(None),
             },
-            other => return Err(EvalError::no_such_overload("_?._", &[other])),
         };
         self.charge_found(&found)?;
         Ok(found)
@@ -437,7 +435,6 @@ impl<'e, 'a> Machine<'e, 'a> {
     /// The API server makes it of a conditional: the optional is evaluated to see whether there is something in
     /// it, and once more when the body first asks for what is in it.
     fn optional_map(&mut self, operand: &Node, body: &Node, flat: bool) -> Outcome<'a> {
-        let name = if flat { "optFlatMap" } else { "optMap" };
         let (before, deferred) = (self.meter().cost(), self.deferred_cost);
         let optional = self.evaluate(operand);
         let again = (self.meter().cost() - before).saturating_sub(self.deferred_cost - deferred);
@@ -448,7 +445,7 @@ impl<'e, 'a> Machine<'e, 'a> {
                 self.charge(UNIT)?;
                 return Ok(Val::Optional(None));
             }
-            other => return Err(EvalError::no_such_overload(name, &[other])),
+            other => return Err(EvalError::no_such_overload("hasValue", &[other])),
         };
         let length = self.locals.len();
         let cost = again.saturating_add(UNIT);
@@ -463,25 +460,15 @@ impl<'e, 'a> Machine<'e, 'a> {
         if !flat {
             self.charge(UNIT)?;
         }
-        match result? {
-            value @ Val::Optional(_) if flat => Ok(value),
-            other if flat => Err(EvalError::no_such_overload(name, &[other])),
-            value => Val::optional(value),
-        }
+        if flat { result } else { Val::optional(result?) }
     }
 
+    /// What is no optional counts as one that is not empty, as in Kubernetes.
     fn optional_or(&mut self, first: &Node, second: &Node, unwrap: bool) -> Outcome<'a> {
-        let name = if unwrap { "orValue" } else { "or" };
         match self.evaluate(first)? {
             Val::Optional(Some(optional)) if unwrap => Ok(optional.value.clone()),
-            value @ Val::Optional(Some(_)) => Ok(value),
-            Val::Optional(None) => match self.evaluate(second)? {
-                value if unwrap => Ok(value),
-                value @ Val::Optional(_) => Ok(value),
-                other => Err(EvalError::no_such_overload(name, &[other])),
-            },
-            // As in Kubernetes: what is no optional is there.
-            other => Ok(other),
+            Val::Optional(None) => self.evaluate(second),
+            value => Ok(value),
         }
     }
 }

@@ -153,16 +153,7 @@ fn varies(oracle: &mut Oracle, question: &Json, answer: &Answer) -> bool {
 fn awaited(round: &Round, expression: &str, ours: &Answer, theirs: &Answer) -> Option<&'static str> {
     let expression = &(expression.to_owned() + &used(round, expression));
     let refuses = |words| matches!(theirs, Answer::Failure { message, .. } if message.contains(words));
-    let of_list = refuses("unsupported index type 'string' in list") || refuses("*types.Err is not");
-    if expression.contains("has(") && of_list {
-        return Some("has() of a field of a list");
-    }
-    let is_zero = |answer: &Answer| matches!(answer, Answer::Value(_, value, _) if ["0", "0.0", "\"0s\""].contains(&value.to_string().as_str()));
-    let mistaken = matches!(ours, Answer::Failure { sort: "overload", .. });
-    if expression.contains(".sum()") && (is_zero(ours) || mistaken) {
-        return Some("the sum of an empty list, whose type the machine does not know");
-    }
-    if refuses("error during formatting") && matches!(ours, Answer::Value(..)) {
+    if refuses("error during formatting") {
         return Some("clauses of a literal format, checked within literals of maps too");
     }
     let words = |words: &[&str]| words.iter().any(|word| expression.contains(word));
@@ -176,8 +167,14 @@ fn awaited(round: &Round, expression: &str, ours: &Answer, theirs: &Answer) -> O
         return Some("a quantity compared with a sum of quantities");
     }
     let holds_optional = matches!(ours, Answer::Value(_, value, _) if value.to_string().contains(r#"{"$optional":{"$optional""#));
-    if expression.contains(".optMap(")
-        && (refuses("of type 'error'") || refuses("conversion to ref.Val") || holds_optional)
+    let unwrapped = matches!((ours, theirs), (Answer::Value(kind, ..), Answer::Value(other, ..))
+        if kind == "optional_type" && other != kind);
+    if words(&[".optMap(", ".optFlatMap("])
+        && (refuses("of type 'error'")
+            || refuses("conversion to ref.Val")
+            || refuses("reference to undefined type: ")
+            || holds_optional
+            || unwrapped)
     {
         return Some("the API server's optMap(), which makes errors of its own types and unwraps optionals");
     }
@@ -186,17 +183,6 @@ fn awaited(round: &Round, expression: &str, ours: &Answer, theirs: &Answer) -> O
     }
     if refuses("panic: ") {
         return Some("panics of the API server, such as at [?dyn(optional.of(1))]");
-    }
-    if expression.contains(".sortBy(") && refuses("no such overload: @sortByAssociatedKeys") {
-        return Some("sortBy() of a map");
-    }
-    if expression.contains(".?")
-        && matches!(ours, Answer::Failure { message, .. } if message.contains("_?._("))
-    {
-        return Some("a.?b of what has no fields");
-    }
-    if words(&[".or(", ".orValue("]) && matches!(ours, Answer::Failure { sort: "overload", .. }) {
-        return Some("or() of what is no optional");
     }
     None
 }

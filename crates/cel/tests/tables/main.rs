@@ -5,9 +5,11 @@ mod authorizers;
 mod bounds;
 mod check;
 mod costs;
+mod hostile;
 mod kubernetes;
 mod language;
 mod libraries;
+mod speed;
 mod surface;
 
 use sallyport_cel::{Activation, Limits, Program, Scope, Value};
