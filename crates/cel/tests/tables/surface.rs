@@ -136,7 +136,8 @@ fn values_can_be_taken_apart() {
         let found: Vec<_> = entries.iter().map(|(name, _)| name.as_str().unwrap()).collect();
         assert_eq!(found, names, "{source}");
     }
-    let keys: Vec<_> = value("{dyn(2): 'b', dyn(1u): 'a'}").as_map().unwrap().into_iter().map(|(key, _)| key).collect();
+    let keys: Vec<_> =
+        value("{dyn(2): 'b', dyn(1u): 'a'}").as_map().unwrap().into_iter().map(|(key, _)| key).collect();
     assert_eq!(keys, [Value::int(1), Value::int(2)]);
 
     assert_eq!(value("object.a[0]").as_double(), Some(2.5));
