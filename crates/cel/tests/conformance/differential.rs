@@ -173,6 +173,7 @@ fn awaited(round: &Round, expression: &str, ours: &Answer, theirs: &Answer) -> O
         && (refuses("of type 'error'")
             || refuses("conversion to ref.Val")
             || refuses("reference to undefined type: ")
+            || refuses("no such overload: value(")
             || holds_optional
             || unwrapped)
     {
