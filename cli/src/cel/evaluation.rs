@@ -336,7 +336,8 @@ mod tests {
         };
         let chain = [("a", "object.a + 1"), ("b", "variables.a * 2"), ("bad", "object.nothing")];
         assert_eq!(evaluate("variables.b", &chain), Ok(json!(4)));
-        assert_eq!(evaluate("variables.bad", &chain), Err((Kind::Runtime, "no such key: nothing".into())));
+        let failure = "composited variable \"bad\" fails to evaluate: no such key: nothing";
+        assert_eq!(evaluate("variables.bad", &chain), Err((Kind::Runtime, failure.into())));
         let many = vec![("a", "1"); 1001];
         for (variables, message) in [
             (&[("b", "variables.a"), ("a", "1")] as &[_], "variables.b: 1:10: undefined field 'a'"),
