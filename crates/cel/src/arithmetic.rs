@@ -19,6 +19,8 @@ pub(crate) fn negate<'a>(value: &Val<'a>) -> Outcome<'a> {
     match value {
         Val::Int(value) => value.checked_neg().map(Val::Int).ok_or(INT),
         Val::Double(value) => Ok(Val::Double(-value)),
+        // No checker takes this: the duration has to be dyn.
+        Val::Duration(value) => value.checked_neg().map(Val::Duration).ok_or(DURATION),
         other => Err(EvalError::no_such_overload("-_", std::slice::from_ref(other))),
     }
 }

@@ -42,6 +42,7 @@ mod patches;
 mod plan;
 mod program;
 mod quantity;
+mod re2;
 mod regexes;
 mod scope;
 mod sets;

@@ -243,6 +243,7 @@ impl<'e, 'a> Machine<'e, 'a> {
             return Ok(value);
         }
         let key = self.evaluate(key)?;
+        optionals::check_key(&key)?;
         let found = match &value {
             Val::Null => Val::Optional(None),
             Val::Optional(Some(optional)) => optionals::at(&optional.value, &key)?,

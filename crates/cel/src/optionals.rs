@@ -76,6 +76,25 @@ pub(crate) fn at<'a>(value: &Val<'a>, key: &Val<'a>) -> Outcome<'a> {
     }
 }
 
+/// An error for what Kubernetes does not take for a key at all; other keys that a map cannot have are missing.
+pub(crate) fn check_key(key: &Val<'_>) -> Result<(), EvalError> {
+    let is_no_key = matches!(
+        key,
+        Val::JsonMap(_)
+            | Val::JsonList(_)
+            | Val::Struct(_)
+            | Val::Optional(_)
+            | Val::Quantity(_)
+            | Val::Version(_)
+            | Val::Url(_)
+            | Val::Ip(_)
+            | Val::Cidr(_)
+            | Val::Format(_)
+            | Val::Authorization(_)
+    );
+    if is_no_key { Err(EvalError::no_such_overload("_[?_]", std::slice::from_ref(key))) } else { Ok(()) }
+}
+
 /// What a value has at an index or under a key. An error for values that have neither.
 pub(crate) fn find<'a>(value: &Val<'a>, key: &Val<'a>) -> Result<Option<Val<'a>>, EvalError> {
     let mismatch = || EvalError::no_such_overload("_[_]", &[value.clone(), key.clone()]);

@@ -293,6 +293,10 @@ fn clauses_of_literal_formats_are_checked() {
     assert!(
         refusal("'%s'.format([[1, request]])").message.ends_with("was given kubernetes.AdmissionRequest")
     );
+    for optional in ["[[?optional.of(1), 2]]", "[{'a': {?'b': optional.of(1)}}]", "[?optional.of(1)]"] {
+        let refused = refusal(&format!("'%s'.format({optional})"));
+        assert!(refused.message.ends_with("was given optional_type"), "{optional}: {refused:?}");
+    }
     for (source, message) in [
         ("'%d %d'.format([1])", "index 1 out of range"),
         ("'%'.format([1])", "unexpected end of string"),

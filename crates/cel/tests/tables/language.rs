@@ -275,3 +275,14 @@ fn compile_errors_have_a_place() {
     ];
     all_fail(&rows);
 }
+
+/// Asked for with `[?…]`, what a map cannot have is missing; what is no key at all is an error, as in Kubernetes.
+#[test]
+fn optional_keys_that_are_no_keys_are_errors() {
+    all_fail(&[
+        ("object[?object.metadata]", "no such overload"),
+        ("object[?object.spec.containers]", "no such overload"),
+        ("object[?dyn(quantity('1'))]", "no such overload"),
+        ("dyn(null)[?dyn(optional.of('a'))]", "no such overload"),
+    ]);
+}
