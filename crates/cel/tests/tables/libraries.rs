@@ -47,6 +47,13 @@ fn time() {
         "timestamp('2024-02-29T12:30:15Z').getDayOfWeek() == 4 && timestamp('2024-02-29T12:30:15Z').getHours() == 12",
         "timestamp('2024-02-29T12:30:15Z').getMinutes() == 30 && timestamp('2024-02-29T12:30:15Z').getSeconds() == 15",
         "timestamp('2024-02-29T12:30:15.250Z').getMilliseconds() == 250",
+        "timestamp('2024-07-01T12:00:00Z').getHours('America/New_York') == 8",
+        "timestamp('2024-01-01T12:00:00Z').getHours('US/Eastern') == 7",
+        "timestamp('2024-07-01T23:00:00Z').getDate('Asia/Kolkata') == 2",
+        "timestamp('9999-12-31T23:59:59Z').getDate('Pacific/Kiritimati') == 1",
+        "timestamp('0001-01-01T00:00:00Z').getFullYear('America/New_York') == 0",
+        "timestamp('0001-01-01T00:00:00Z').getMinutes('America/New_York') == 3",
+        "timestamp('2050-07-01T00:00:00Z').getHours('Europe/Berlin') == 2 && timestamp(0).getHours('CET') == 1",
         "timestamp('2024-02-29T12:30:15Z').getHours('-07:00') == 5 && timestamp('2024-02-29T12:30:15Z').getHours('02:30') == 15",
         "timestamp('2024-01-01T00:00:00Z') + duration('24h') == timestamp('2024-01-02T00:00:00Z')",
         "timestamp('2024-01-02T00:00:00Z') - timestamp('2024-01-01T00:00:00Z') == duration('24h')",
@@ -62,6 +69,7 @@ fn time() {
         ("timestamp('0001-01-01T00:00:00Z') - duration('1s')", "timestamp overflow"),
         ("timestamp('9999-12-31T00:00:00Z') - timestamp('0001-01-01T00:00:00Z')", "duration overflow"),
         ("timestamp(0).getHours('Nowhere/Land')", "unknown time zone"),
+        ("timestamp(0).getHours('europe/berlin')", "unknown time zone"),
         ("dyn(duration('1h')).getDate()", "no such overload"),
     ]);
     assert_eq!(run("timestamp('2024-01-01T00:00:00Z')"), Ok(json!("2024-01-01T00:00:00Z")));
