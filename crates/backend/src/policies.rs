@@ -92,6 +92,9 @@ fn load<S: PolicySet>(snapshot: &Snapshot, previous: Option<&S>, meters: &Policy
         tracing::warn!("{problem}");
     }
     let set = S::compile(snapshot, previous);
+    for problem in set.object_problems(snapshot) {
+        tracing::warn!("{problem}");
+    }
 
     let unreadable = snapshot.unusable(S::KIND).len() + snapshot.unusable(S::ADMISSION_KIND).len();
     let kept = S::stale(snapshot);

@@ -5,7 +5,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Instant;
 
-use sallyport_policy::{Outcome, ResultKind};
+use sallyport_policy::{Outcome, ResultKind, Unconnected};
 use sallyport_proto::v1alpha1::ReviewRequest;
 use sallyport_telemetry::trace;
 use serde::Deserialize;
@@ -94,7 +94,7 @@ impl<S: PolicySet> Reviewer<S> {
 /// Evaluates and counts.
 fn evaluate<S: PolicySet>(loaded: &Loaded<S>, question: &Question) -> Result<Outcome, Fault> {
     // A set has no interior state that a panic could leave half changed.
-    let review = || loaded.set.review(&question.review(), question.failure_policy());
+    let review = || loaded.set.review(&question.review(&Unconnected), question.failure_policy());
     let outcome = catch_unwind(AssertUnwindSafe(review)).map_err(|_| Fault::Panicked)?;
     for result in &outcome.results {
         if let Some(meter) = loaded.meters.get(result.policy) {

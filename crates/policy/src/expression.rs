@@ -5,8 +5,7 @@ use std::time::{Duration, Instant};
 
 use sallyport_api::{ForEach, Variable};
 use sallyport_cel::{
-    Activation, Attributes, Authorizer, Budget, Decision, Limits, Program, Resource, Scope, Type, User,
-    Value as Cel,
+    Activation, Authorizer, Budget, Limits, Program, Resource, Scope, Type, User, Value as Cel,
 };
 use serde_json::Value;
 
@@ -245,7 +244,7 @@ pub(crate) struct Inputs<'a> {
     namespace_object: Option<&'a Value>,
     params: Option<&'a Value>,
     /// The request, when the policy asks what its user may do.
-    asking: Option<&'a Request>,
+    asking: Option<(&'a Request, &'a dyn Authorizer)>,
     deadline: Instant,
 }
 
@@ -258,7 +257,7 @@ impl<'a> Inputs<'a> {
             request: if uses.request { Some(documents.request()?) } else { None },
             namespace_object: if uses.namespace_object { documents.namespace_object()? } else { None },
             params: None,
-            asking: uses.authorizer.then_some(documents.review.request),
+            asking: uses.authorizer.then_some((documents.review.request, documents.review.authorizer)),
             deadline: Instant::now() + MAX_DURATION,
         })
     }
@@ -292,7 +291,7 @@ impl<'a> Inputs<'a> {
         activation.bind("request", cel(self.request));
         activation.bind("namespaceObject", cel(self.namespace_object));
         activation.bind(PARAMS, cel(self.params));
-        if let Some(request) = self.asking {
+        if let Some((request, authorizer)) = self.asking {
             let user = Arc::new(user(request));
             let resource = Resource {
                 group: request.resource.group.clone(),
@@ -302,8 +301,8 @@ impl<'a> Inputs<'a> {
                 name: request.name.clone(),
                 ..Resource::default()
             };
-            activation.bind(AUTHORIZER, Cel::authorizer(&Unconnected, Arc::clone(&user)));
-            activation.bind(REQUEST_RESOURCE, Cel::resource_authorizer(&Unconnected, user, resource));
+            activation.bind(AUTHORIZER, Cel::authorizer(authorizer, Arc::clone(&user)));
+            activation.bind(REQUEST_RESOURCE, Cel::resource_authorizer(authorizer, user, resource));
         }
         activation
     }
@@ -314,16 +313,6 @@ impl<'a> Inputs<'a> {
             return Err(PolicyError::TooLong(MAX_DURATION.as_millis()));
         }
         Ok(())
-    }
-}
-
-/// An authorizer that has no opinion, and says why.
-struct Unconnected;
-
-impl Authorizer for Unconnected {
-    fn check(&self, _: &Attributes<'_>) -> Decision {
-        let error = "no authorizer is connected: what users may do cannot be asked here";
-        Decision { error: Some(error.to_owned()), ..Decision::default() }
     }
 }
 

@@ -78,6 +78,11 @@ impl MutationSet {
         self.set.statuses()
     }
 
+    /// The objects that they may see.
+    pub fn objects(&self) -> &Objects {
+        self.set.objects()
+    }
+
     /// Runs the policies with the failure policy `door` that match.
     pub fn review(&self, review: &Review<'_>, door: FailurePolicy) -> Outcome {
         let candidates = self.set.candidates(review.request, door);

@@ -57,7 +57,16 @@ pub struct Objects {
     /// Scopes that `CustomResourceDefinition` objects declare, by group and kind: whether with a namespace.
     declared: HashMap<(String, String), bool>,
     schemas: Schemas,
-    problems: Vec<String>,
+    problems: Vec<ObjectProblem>,
+}
+
+/// An object that cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ObjectProblem {
+    /// Which of the objects that were given, from 0, Namespaces not counted.
+    pub index: usize,
+    /// What is wrong with it; its kind and name are said.
+    pub message: String,
 }
 
 /// Namespace, empty where there is none, and name.
@@ -90,7 +99,7 @@ impl Objects {
 
     /// Which definitions of custom kinds could not be used, and why. Objects of such kinds are treated as those
     /// of a kind without a definition.
-    pub fn problems(&self) -> &[String] {
+    pub fn problems(&self) -> &[ObjectProblem] {
         &self.problems
     }
 

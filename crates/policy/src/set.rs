@@ -70,8 +70,9 @@ pub(crate) struct Match<'s, D> {
 }
 
 impl<D: Definition> Set<D> {
-    /// Compiles policies given by name and spec. A policy whose spec did not change is taken from `previous`;
-    /// one that does not compile stays in force there, if it was.
+    /// Compiles policies given by name and spec. A policy whose spec did not change is taken from `previous`,
+    /// unless the custom kinds that it may be about are others; one that does not compile stays in force as it
+    /// is there, if it was.
     pub(crate) fn compile(
         policies: impl IntoIterator<Item = (Option<String>, D::Spec)>,
         objects: Arc<Objects>,
@@ -90,6 +91,7 @@ impl<D: Definition> Set<D> {
             index: Index::default(),
             objects,
         };
+        let same_kinds = previous.is_some_and(|previous| previous.schemas() == set.schemas());
         let mut seen = HashSet::new();
         for (name, spec) in policies {
             let family = D::family(&spec);
@@ -101,7 +103,7 @@ impl<D: Definition> Set<D> {
             let name = name.unwrap_or_default();
             let last = good.get(&(name.as_str(), family)).filter(|_| wrong.is_none());
             let last = last.map(|good| Arc::clone(good));
-            set.add(name, spec, wrong, last);
+            set.add(name, spec, wrong, last, same_kinds);
         }
         set
     }
@@ -180,12 +182,13 @@ impl<D: Definition> Set<D> {
         spec: D::Spec,
         wrong: Option<DefinitionError>,
         last: Option<Arc<Good<D>>>,
+        same_kinds: bool,
     ) {
         let written = D::failure_policy(&spec);
         let (family, unbound) = (D::family(&spec), D::is_unbound(&spec));
         let matcher = Matcher::compile(D::constraints(&spec), D::OPERATIONS);
         let compiled = match (wrong, last) {
-            (None, Some(last)) if last.spec == spec => Ok(last),
+            (None, Some(last)) if same_kinds && last.spec == spec => Ok(last),
             (None, last) => build(spec, &matcher, self.schemas()).map_err(|error| (error, last)),
             (Some(error), last) => Err((error, last)),
         };

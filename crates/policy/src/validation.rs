@@ -80,6 +80,11 @@ impl ValidationSet {
         self.set.statuses()
     }
 
+    /// The objects that they may see.
+    pub fn objects(&self) -> &Objects {
+        self.set.objects()
+    }
+
     /// Evaluates the policies with the failure policy `door` that match.
     pub fn review(&self, review: &Review<'_>, door: FailurePolicy) -> Outcome {
         let mut gathering = Gathering::default();

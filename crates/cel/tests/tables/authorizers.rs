@@ -98,8 +98,29 @@ fn reason_and_error_are_told() {
         };
         assert_eq!(evaluate(source, &AuthorizerTable::default()).unwrap().0, silent, "{source}");
     }
-    assert!(serde_json::from_value::<AuthorizerTable>(json!({"alow": []})).is_err());
-    assert!(serde_json::from_value::<AuthorizerTable>(json!({"allow": [{"users": "x"}]})).is_err());
+}
+
+#[test]
+fn tables_are_read_strictly() {
+    let read = |table: Json| serde_json::from_value::<AuthorizerTable>(table);
+    assert_eq!(read(json!({})).unwrap(), AuthorizerTable::default());
+    assert_eq!(read(json!({"reason": null, "error": ""})).unwrap(), AuthorizerTable::default());
+    assert_eq!(read(json!({"allow": vec![json!({}); 10_000]})).unwrap().allow.len(), 10_000);
+    for (table, message) in [
+        (json!({"alow": []}), "unknown field `alow`"),
+        (json!({"allow": null}), "a list of at most 10000 rules"),
+        (json!({"allow": [{"users": "x"}]}), "unknown field `users`"),
+        (json!([]), "a table {allow: [rule], reason, error}"),
+        (json!({"allow": [[]]}), "a rule {user, verb"),
+        (json!({"allow": [null]}), "a rule {user, verb"),
+        // A member that fits anything by mistake would allow everything.
+        (json!({"allow": [{"user": null}]}), "expected a string"),
+        (json!({"allow": [{"verb": ["get"]}]}), "expected a string"),
+        (json!({"allow": vec![json!({}); 10_001]}), "a list of at most 10000 rules"),
+    ] {
+        let error = read(table.clone()).unwrap_err().to_string();
+        assert!(error.contains(message), "{message}: {error}");
+    }
 }
 
 #[test]
@@ -129,9 +150,9 @@ fn questions_that_cannot_be_asked_are_errors() {
 struct Counting(std::sync::atomic::AtomicUsize);
 
 impl Authorizer for Counting {
-    fn check(&self, _: &Attributes<'_>) -> Decision {
+    fn check(&self, _: &Attributes<'_>) -> Option<Decision> {
         self.0.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-        Decision { allowed: true, ..Decision::default() }
+        Some(Decision { allowed: true, ..Decision::default() })
     }
 }
 

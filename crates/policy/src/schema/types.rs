@@ -99,7 +99,7 @@ impl Map {
 }
 
 /// Types that refer to each other.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Types {
     types: Vec<Type>,
 }
