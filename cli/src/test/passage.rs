@@ -135,10 +135,10 @@ impl Passage<'_> {
     fn knock(&mut self, door: Door) -> anyhow::Result<bool> {
         let object = self.observation.object.as_ref().map(serde_json::to_vec).transpose()?;
         let review = Review {
-            request: &self.question.request,
             object: object.as_deref().unwrap_or_default(),
             old_object: &self.question.old_object,
             options: &self.question.options,
+            ..Review::of(&self.question.request)
         };
         let (outcome, errors) = self.policies.review(&review, door);
         let Outcome { allowed, status, warnings, audit_annotations, patch, .. } = outcome;

@@ -185,7 +185,7 @@ data: {message: as set}
         let mut request = Request { operation: Operation::Create, ..Request::default() };
         request.resource.version = "v1".to_owned();
         request.resource.resource = "pods".to_owned();
-        let review = Review { request: &request, object: b"{}", old_object: b"", options: b"" };
+        let review = Review { object: b"{}", ..Review::of(&request) };
         let status = PolicySet::review(&set, &review, FailurePolicy::Fail).status.unwrap();
         let expected = "ValidatingAdmissionPolicy 'limit' with binding 'everywhere' denied request: as set";
         assert_eq!(status.message, expected);

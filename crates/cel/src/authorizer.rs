@@ -118,7 +118,16 @@ pub struct Decision {
 /// Who answers.
 pub trait Authorizer: Send + Sync {
     /// The answer to a question. Never panics; what goes wrong is part of the answer.
-    fn check(&self, attributes: &Attributes<'_>) -> Decision;
+    ///
+    /// `None` while there is no answer yet: the evaluation ends with [`EvalError::Undecided`], which nothing in
+    /// an expression absorbs. Whoever has the question answered then evaluates again.
+    fn check(&self, attributes: &Attributes<'_>) -> Option<Decision>;
+}
+
+impl fmt::Debug for dyn Authorizer + '_ {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("Authorizer")
+    }
 }
 
 /// Answers from a table, for tests and for use without a cluster.
@@ -189,12 +198,12 @@ impl AuthorizerRule {
 }
 
 impl Authorizer for AuthorizerTable {
-    fn check(&self, attributes: &Attributes<'_>) -> Decision {
-        Decision {
+    fn check(&self, attributes: &Attributes<'_>) -> Option<Decision> {
+        Some(Decision {
             allowed: self.allow.iter().any(|rule| rule.fits(attributes)),
             reason: self.reason.clone().unwrap_or_default(),
             error: self.error.clone(),
-        }
+        })
     }
 }
 
@@ -221,16 +230,10 @@ impl Authorization<'_> {
 }
 
 /// Who asks whom.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub(crate) struct Caller<'a> {
     pub(crate) authorizer: &'a dyn Authorizer,
     pub(crate) user: Arc<User>,
-}
-
-impl fmt::Debug for Caller<'_> {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_struct("Caller").field("user", &self.user).finish_non_exhaustive()
-    }
 }
 
 fn value(authorization: Authorization<'_>) -> Val<'_> {
@@ -348,7 +351,8 @@ fn check<'a>(meter: &Meter, arguments: &[Val<'a>]) -> Outcome<'a> {
     };
     // An expression that has no room for another check does not make it.
     meter.afford(crate::cost::CHECK)?;
-    let decision = caller.authorizer.check(&Attributes { user: &caller.user, verb, target });
+    let attributes = Attributes { user: &caller.user, verb, target };
+    let decision = caller.authorizer.check(&attributes).ok_or(EvalError::Undecided)?;
     Ok(value(Authorization::Decision(decision)))
 }
 

@@ -156,6 +156,9 @@ pub enum EvalError {
     /// A question to the authorizer that cannot be asked.
     #[error("{0}")]
     Authorization(&'static str),
+    /// The authorizer has no answer yet: see [`Authorizer::check`](crate::Authorizer::check).
+    #[error("what the authorizer was asked is not answered yet")]
+    Undecided,
     /// A pattern made at run time that is not a regular expression, or too big a one.
     #[error("invalid regular expression: {0}")]
     InvalidPattern(String),
@@ -163,7 +166,7 @@ pub enum EvalError {
     #[error("optional.none() dereference")]
     NoValue,
     /// A variable that was declared but not bound for this evaluation.
-    #[error("no such attribute: {0}")]
+    #[error("no such attribute(s): {0}")]
     Unbound(String),
     /// The evaluation cost more than its limit, as the API server counts cost.
     #[error("operation cancelled: actual cost limit exceeded")]
@@ -202,15 +205,17 @@ fn overload(function: &str, arguments: &str) -> String {
 }
 
 impl EvalError {
-    /// Whether a limit was reached. Such errors end the evaluation: `&&`, `||`, `all()` and `exists()` do not
-    /// absorb them. As in the API server, they absorb that a definition cost too much.
+    /// Whether a limit was reached, or an answer is not there yet. Such errors end the evaluation: `&&`, `||`,
+    /// `all()` and `exists()` do not absorb them. As in the API server, they absorb that a definition cost too
+    /// much.
     pub fn is_limit(&self) -> bool {
         match self {
             Self::CostExceeded
             | Self::BudgetExceeded
             | Self::WorkExceeded
             | Self::SizeExceeded
-            | Self::TooDeep => true,
+            | Self::TooDeep
+            | Self::Undecided => true,
             Self::Definition { source, .. } => **source != Self::CostExceeded && source.is_limit(),
             _ => false,
         }

@@ -5,8 +5,7 @@ use std::time::{Duration, Instant};
 
 use sallyport_api::{ForEach, Variable};
 use sallyport_cel::{
-    Activation, Attributes, Authorizer, Budget, Decision, Limits, Program, Resource, Scope, Type, User,
-    Value as Cel,
+    Activation, Authorizer, Budget, Limits, Program, Resource, Scope, Type, User, Value as Cel,
 };
 use serde_json::Value;
 
@@ -82,6 +81,11 @@ impl Expression {
         &self.what
     }
 
+    /// Whether it, or a variable that it uses, asks what somebody may do.
+    pub(crate) fn asks_authorizer(&self) -> bool {
+        asks_authorizer(&self.program)
+    }
+
     pub(crate) fn source(&self) -> &str {
         self.program.source()
     }
@@ -114,12 +118,21 @@ pub(crate) struct Uses {
 }
 
 impl Uses {
+    /// Whether one of them asks what somebody may do.
+    pub(crate) fn authorizer(self) -> bool {
+        self.authorizer
+    }
+
     fn note(&mut self, program: &Program) {
         self.old_object |= program.uses("oldObject");
         self.request |= program.uses("request");
         self.namespace_object |= program.uses("namespaceObject");
-        self.authorizer |= program.uses(AUTHORIZER) || program.uses(REQUEST_RESOURCE);
+        self.authorizer |= asks_authorizer(program);
     }
+}
+
+fn asks_authorizer(program: &Program) -> bool {
+    program.uses(AUTHORIZER) || program.uses(REQUEST_RESOURCE)
 }
 
 /// What the expressions of a policy are for.
@@ -245,7 +258,7 @@ pub(crate) struct Inputs<'a> {
     namespace_object: Option<&'a Value>,
     params: Option<&'a Value>,
     /// The request, when the policy asks what its user may do.
-    asking: Option<&'a Request>,
+    asking: Option<(&'a Request, &'a dyn Authorizer)>,
     deadline: Instant,
 }
 
@@ -258,7 +271,7 @@ impl<'a> Inputs<'a> {
             request: if uses.request { Some(documents.request()?) } else { None },
             namespace_object: if uses.namespace_object { documents.namespace_object()? } else { None },
             params: None,
-            asking: uses.authorizer.then_some(documents.review.request),
+            asking: uses.authorizer.then_some((documents.review.request, documents.review.authorizer)),
             deadline: Instant::now() + MAX_DURATION,
         })
     }
@@ -274,6 +287,11 @@ impl<'a> Inputs<'a> {
     /// The same with these settings.
     pub(crate) fn with_params(self, params: Option<&'a Value>) -> Self {
         Self { params, ..self }
+    }
+
+    /// The same without an authorizer.
+    pub(crate) fn without_authorizer(self) -> Self {
+        Self { asking: None, ..self }
     }
 
     /// What matchConditions see of it.
@@ -292,7 +310,7 @@ impl<'a> Inputs<'a> {
         activation.bind("request", cel(self.request));
         activation.bind("namespaceObject", cel(self.namespace_object));
         activation.bind(PARAMS, cel(self.params));
-        if let Some(request) = self.asking {
+        if let Some((request, authorizer)) = self.asking {
             let user = Arc::new(user(request));
             let resource = Resource {
                 group: request.resource.group.clone(),
@@ -302,8 +320,8 @@ impl<'a> Inputs<'a> {
                 name: request.name.clone(),
                 ..Resource::default()
             };
-            activation.bind(AUTHORIZER, Cel::authorizer(&Unconnected, Arc::clone(&user)));
-            activation.bind(REQUEST_RESOURCE, Cel::resource_authorizer(&Unconnected, user, resource));
+            activation.bind(AUTHORIZER, Cel::authorizer(authorizer, Arc::clone(&user)));
+            activation.bind(REQUEST_RESOURCE, Cel::resource_authorizer(authorizer, user, resource));
         }
         activation
     }
@@ -314,16 +332,6 @@ impl<'a> Inputs<'a> {
             return Err(PolicyError::TooLong(MAX_DURATION.as_millis()));
         }
         Ok(())
-    }
-}
-
-/// An authorizer that has no opinion, and says why.
-struct Unconnected;
-
-impl Authorizer for Unconnected {
-    fn check(&self, _: &Attributes<'_>) -> Decision {
-        let error = "no authorizer is connected: what users may do cannot be asked here";
-        Decision { error: Some(error.to_owned()), ..Decision::default() }
     }
 }
 

@@ -3,7 +3,10 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
+use sallyport_cel::Authorizer;
 use serde_json::{Map, Value, json};
+
+use crate::authorization::Unconnected;
 
 /// A kind of object.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
@@ -109,6 +112,15 @@ pub struct Review<'a> {
     pub old_object: &'a [u8],
     /// The options of the operation; absent on CONNECT.
     pub options: &'a [u8],
+    /// Who answers what policies ask of `authorizer`.
+    pub authorizer: &'a dyn Authorizer,
+}
+
+impl<'a> Review<'a> {
+    /// A review of no objects, in which nobody answers what policies ask of `authorizer`.
+    pub fn of(request: &'a Request) -> Self {
+        Self { request, object: b"", old_object: b"", options: b"", authorizer: &Unconnected }
+    }
 }
 
 impl Request {

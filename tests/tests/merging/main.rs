@@ -142,7 +142,7 @@ fn mutated(set: &MutationSet, subject: &Subject, object: &Value) -> Answer {
         ..Request::default()
     };
     let bytes = object.to_string();
-    let review = Review { request: &request, object: bytes.as_bytes(), old_object: b"", options: b"" };
+    let review = Review { object: bytes.as_bytes(), ..Review::of(&request) };
     let outcome = set.review(&review, FailurePolicy::Fail);
     if let Some(status) = outcome.status.filter(|_| !outcome.allowed) {
         return Err((status.code, status.message));

@@ -132,7 +132,7 @@ fn validated(set: &ValidationSet, subject: &Subject, object: &Value) -> Option<S
         ..Request::default()
     };
     let bytes = object.to_string();
-    let review = Review { request: &request, object: bytes.as_bytes(), old_object: b"", options: b"" };
+    let review = Review { object: bytes.as_bytes(), ..Review::of(&request) };
     let outcome = set.review(&review, FailurePolicy::Fail);
     outcome.status.filter(|_| !outcome.allowed).map(|status| status.message)
 }
