@@ -166,7 +166,7 @@ pub enum EvalError {
     #[error("optional.none() dereference")]
     NoValue,
     /// A variable that was declared but not bound for this evaluation.
-    #[error("no such attribute: {0}")]
+    #[error("no such attribute(s): {0}")]
     Unbound(String),
     /// The evaluation cost more than its limit, as the API server counts cost.
     #[error("operation cancelled: actual cost limit exceeded")]

@@ -81,6 +81,11 @@ impl Expression {
         &self.what
     }
 
+    /// Whether it, or a variable that it uses, asks what somebody may do.
+    pub(crate) fn asks_authorizer(&self) -> bool {
+        asks_authorizer(&self.program)
+    }
+
     pub(crate) fn source(&self) -> &str {
         self.program.source()
     }
@@ -113,12 +118,21 @@ pub(crate) struct Uses {
 }
 
 impl Uses {
+    /// Whether one of them asks what somebody may do.
+    pub(crate) fn authorizer(self) -> bool {
+        self.authorizer
+    }
+
     fn note(&mut self, program: &Program) {
         self.old_object |= program.uses("oldObject");
         self.request |= program.uses("request");
         self.namespace_object |= program.uses("namespaceObject");
-        self.authorizer |= program.uses(AUTHORIZER) || program.uses(REQUEST_RESOURCE);
+        self.authorizer |= asks_authorizer(program);
     }
+}
+
+fn asks_authorizer(program: &Program) -> bool {
+    program.uses(AUTHORIZER) || program.uses(REQUEST_RESOURCE)
 }
 
 /// What the expressions of a policy are for.
@@ -273,6 +287,11 @@ impl<'a> Inputs<'a> {
     /// The same with these settings.
     pub(crate) fn with_params(self, params: Option<&'a Value>) -> Self {
         Self { params, ..self }
+    }
+
+    /// The same without an authorizer.
+    pub(crate) fn without_authorizer(self) -> Self {
+        Self { asking: None, ..self }
     }
 
     /// What matchConditions see of it.

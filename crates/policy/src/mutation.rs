@@ -189,6 +189,10 @@ impl Definition for CompiledMutations {
         let reinvoked = spec.reinvocation_policy == ReinvocationPolicy::IfNeeded;
         Ok(Self { conditions, mutations, bindings, uses, reinvoked })
     }
+
+    fn asks_authorizer(&self) -> bool {
+        self.uses.authorizer()
+    }
 }
 
 impl CompiledMutation {

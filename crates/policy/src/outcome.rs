@@ -116,6 +116,8 @@ pub struct PolicyStatus {
     pub state: PolicyState,
     /// What is wrong; empty for an active policy.
     pub message: String,
+    /// Whether what is in force asks `authorizer` what somebody may do.
+    pub asks_authorizer: bool,
 }
 
 /// Whether a policy is in force as written.

@@ -28,6 +28,8 @@ pub(crate) trait Definition: Sized {
     fn constraints(spec: &Self::Spec) -> &MatchConstraints;
     fn failure_policy(spec: &Self::Spec) -> FailurePolicy;
     fn compile(spec: &Self::Spec, matcher: &Matcher, schemas: &Schemas) -> Result<Self, DefinitionError>;
+    /// Whether an expression asks what somebody may do.
+    fn asks_authorizer(&self) -> bool;
 }
 
 /// A policy that is in force.
@@ -207,9 +209,10 @@ impl<D: Definition> Set<D> {
             }
         };
         let index = self.entries.len();
+        let asks_authorizer = matches!(&entry, Entry::Good(good) if good.policy.asks_authorizer());
         self.entries.push(entry);
         self.families.push(family);
-        self.statuses.push(PolicyStatus { name, failure_policy, state, message });
+        self.statuses.push(PolicyStatus { name, failure_policy, state, message, asks_authorizer });
         let Self { entries, index: by_resource, objects, .. } = self;
         if let Some(matcher) = entries.last().and_then(Entry::matcher).filter(|_| !unbound) {
             by_resource.insert(index, matcher, objects.schemas());

@@ -146,6 +146,7 @@ pub(crate) struct CompiledValidations {
     annotations: Vec<(String, Expression)>,
     bindings: Vec<Binding>,
     uses: Uses,
+    family: Family,
 }
 
 #[derive(Debug)]
@@ -203,7 +204,11 @@ impl Definition for CompiledValidations {
             })
             .collect::<Result<_, _>>()?;
         let annotations = annotations(&spec.audit_annotations, &scope, *family, &mut uses)?;
-        Ok(Self { conditions, scope, validations, annotations, bindings, uses })
+        Ok(Self { conditions, scope, validations, annotations, bindings, uses, family: *family })
+    }
+
+    fn asks_authorizer(&self) -> bool {
+        self.uses.authorizer()
     }
 }
 
@@ -280,6 +285,9 @@ impl CompiledValidation {
                 .transpose()
         };
         let message_expression = optional("messageExpression", &validation.message_expression)?;
+        // As in the API server, which has no authorizer when it makes messages: they fail.
+        let message_expression = message_expression
+            .filter(|expression| family == Family::Sallyport || !expression.asks_authorizer());
         let field_path = optional("fieldPath", &validation.field_path)?;
         let message = validation.message.as_ref().map(|message| message.trim());
         Ok(Self {
@@ -423,9 +431,12 @@ impl CompiledValidations {
         }
         // Audit annotations have the whole budget for themselves.
         activation.set_budget(Budget::POLICY);
+        // The API server has no authorizer when it makes them.
+        let alone = self.family == Family::Kubernetes && self.uses.authorizer();
+        let bare = alone.then(|| inputs.without_authorizer().activate(&self.scope));
         for (suffix, expression) in &self.annotations {
             inputs.check_time()?;
-            match annotation_value(expression, &activation) {
+            match annotation_value(expression, bare.as_ref().unwrap_or(&activation)) {
                 Ok(Some(value)) => findings.annotations.push((suffix, value)),
                 Ok(None) => {}
                 Err(error) => findings.annotation_errors.push(error),

@@ -169,3 +169,36 @@ fn an_expression_asks_twice_at_most() {
     assert!(error.contains("cost limit exceeded"), "{error}");
     assert_eq!(counting.0.into_inner(), 2);
 }
+
+/// Has no answer yet.
+struct Pending;
+
+impl Authorizer for Pending {
+    fn check(&self, _: &Attributes<'_>) -> Option<Decision> {
+        None
+    }
+}
+
+/// Nothing in an expression makes a value of a question that is open.
+#[test]
+fn an_open_question_leaves_the_expression_undecided() {
+    let check = "authorizer.path('/a').check('get')";
+    for source in [
+        "CHECK.allowed()",
+        "CHECK.errored()",
+        "CHECK.allowed() || true",
+        "false || CHECK.allowed() || true",
+        "CHECK.allowed() && false",
+        "CHECK.allowed() ? 1 : 1",
+        "[1, 2].all(it, it > 3 && CHECK.allowed() || CHECK.allowed())",
+        "[1, 2].exists(it, CHECK.allowed() || it == 2)",
+        "[1].map(it, CHECK.allowed()) == [] || true",
+        "optional.of(CHECK.allowed()).orValue(true)",
+        "{'a': CHECK.reason()}.?b.orValue('c')",
+    ] {
+        let source = source.replace("CHECK", check);
+        let error = evaluate(&source, &Pending).unwrap_err();
+        assert!(error.contains("not answered yet"), "{source}: {error}");
+    }
+    assert_eq!(evaluate(&format!("true || {check}.allowed()"), &Pending).unwrap().0, json!(true));
+}
