@@ -105,7 +105,7 @@ impl Problem {
     }
 }
 
-/// An evaluation that gave no value.
+/// An evaluation that gave no value. Every step of an evaluation hands one on or a value, so that it is kept small.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum EvalError {
@@ -113,13 +113,8 @@ pub enum EvalError {
     #[error("no such key: {0}")]
     NoSuchKey(String),
     /// A function or an operator does not take values of these types.
-    #[error("no such overload{}", overload(function, arguments))]
-    NoSuchOverload {
-        /// The function, or the operator in CEL's spelling (`_+_`).
-        function: &'static str,
-        /// Names of the types given, joined by commas.
-        arguments: String,
-    },
+    #[error("no such overload{}", overload(.0))]
+    NoSuchOverload(Box<Mismatch>),
     /// A list has no such index.
     #[error("index out of bounds: {0}")]
     IndexOutOfBounds(String),
@@ -136,23 +131,11 @@ pub enum EvalError {
     #[error("repeated key: {0}")]
     RepeatedKey(String),
     /// A value that cannot be converted.
-    #[error("type conversion error from '{from}' to '{to}': {value}")]
-    Conversion {
-        /// Type of the value.
-        from: &'static str,
-        /// Type asked for.
-        to: &'static str,
-        /// The value, shortened.
-        value: String,
-    },
+    #[error("type conversion error from '{}' to '{}': {}", .0.from, .0.to, .0.value)]
+    Conversion(Box<Unconvertible>),
     /// An argument of the right type with a value that the function refuses.
-    #[error("{function}: {message}")]
-    InvalidArgument {
-        /// The function.
-        function: &'static str,
-        /// What is wrong.
-        message: String,
-    },
+    #[error("{}: {}", .0.function, .0.message)]
+    InvalidArgument(Box<Refusal>),
     /// A question to the authorizer that cannot be asked.
     #[error("{0}")]
     Authorization(&'static str),
@@ -196,9 +179,38 @@ pub enum EvalError {
     NotJson(&'static str),
 }
 
+/// A call of a function, or an operator, with values that it does not take.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mismatch {
+    /// The function, or the operator in CEL's spelling (`_+_`).
+    pub function: &'static str,
+    /// Names of the types given, joined by commas.
+    pub arguments: String,
+}
+
+/// A value that has no form in another type.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unconvertible {
+    /// Type of the value.
+    pub from: &'static str,
+    /// Type asked for.
+    pub to: &'static str,
+    /// The value, shortened.
+    pub value: String,
+}
+
+/// An argument that a function refuses.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    /// The function.
+    pub function: &'static str,
+    /// What is wrong.
+    pub message: String,
+}
+
 /// Kubernetes does not tell which of the operations on truth values has met something else.
-fn overload(function: &str, arguments: &str) -> String {
-    match function {
+fn overload(Mismatch { function, arguments }: &Mismatch) -> String {
+    match *function {
         "@predicate" | "_&&_" | "_||_" | "_?_:_" => String::new(),
         _ => format!(": {function}({arguments})"),
     }
@@ -227,15 +239,15 @@ impl EvalError {
 
     pub(crate) fn no_such_overload(function: &'static str, arguments: &[Val<'_>]) -> Self {
         let arguments = arguments.iter().map(Val::type_name).collect::<Vec<_>>().join(", ");
-        Self::NoSuchOverload { function, arguments }
+        Self::NoSuchOverload(Box::new(Mismatch { function, arguments }))
     }
 
     pub(crate) fn conversion(from: &'static str, to: &'static str, value: &str) -> Self {
-        Self::Conversion { from, to, value: shorten(value) }
+        Self::Conversion(Box::new(Unconvertible { from, to, value: shorten(value) }))
     }
 
     pub(crate) fn invalid(function: &'static str, message: impl Into<String>) -> Self {
-        Self::InvalidArgument { function, message: message.into() }
+        Self::InvalidArgument(Box::new(Refusal { function, message: message.into() }))
     }
 }
 

@@ -3,6 +3,8 @@
 //! One of our policies is its own binding. One of the API server's has any number of them, and is evaluated for
 //! each that matches a request, once with each object that holds settings.
 
+use std::borrow::Cow;
+
 use sallyport_api::{
     MatchConstraints, OperationType, ParamKind, ParamRef, ParameterNotFoundAction, ResourceRule,
     ValidationAction,
@@ -12,6 +14,7 @@ use thiserror::Error;
 
 use crate::documents::Documents;
 use crate::error::{DefinitionError, PolicyError};
+use crate::labels::Labels;
 use crate::matcher::Matcher;
 use crate::objects::{Objects, split};
 use crate::schema::Schemas;
@@ -145,7 +148,7 @@ impl Binding {
         &'s self,
         documents: &Documents<'_>,
         objects: &'s Objects,
-    ) -> Result<Option<Vec<Option<&'s Value>>>, PolicyError> {
+    ) -> Result<Option<Cow<'s, [Option<&'s Value>]>>, PolicyError> {
         if !self.matches(documents, objects.schemas())? {
             return Ok(None);
         }
@@ -157,7 +160,7 @@ impl Binding {
             None => Ok(true),
             Some(matcher) => {
                 let covered = matcher.matches_rules(documents.review.request, schemas).is_some();
-                Ok(covered && matcher.matches_selectors(documents)?)
+                Ok(covered && matcher.matches_selectors(&Labels::new(documents))?)
             }
         }
     }
@@ -168,10 +171,10 @@ impl Binding {
         &'s self,
         objects: &'s Objects,
         namespace: &str,
-    ) -> Result<Vec<Option<&'s Value>>, ParamError> {
+    ) -> Result<Cow<'s, [Option<&'s Value>]>, ParamError> {
         let (kind, own, which, required) = match &self.params {
-            Params::None => return Ok(vec![None]),
-            Params::Inline(params) => return Ok(vec![Some(params)]),
+            Params::None => return Ok(Cow::Borrowed(&[None])),
+            Params::Inline(params) => return Ok(Cow::Owned(vec![Some(params)])),
             Params::Referenced { kind, namespace, which, required } => (kind, namespace, which, *required),
         };
         let Some(found) = objects.kind(kind) else {
@@ -192,7 +195,7 @@ impl Binding {
         if objects.is_empty() && required {
             return Err(ParamError::NotFound);
         }
-        Ok(objects.into_iter().map(Some).collect())
+        Ok(objects.into_iter().map(Some).collect::<Vec<_>>().into())
     }
 }
 

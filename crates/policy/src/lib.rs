@@ -35,6 +35,7 @@ mod family;
 mod findings;
 mod index;
 mod instant;
+mod labels;
 mod library_patch;
 mod matcher;
 mod measure;

@@ -119,7 +119,8 @@ impl MutationSource {
 /// One compiled policy.
 #[derive(Debug)]
 pub(crate) struct CompiledMutations {
-    pub(crate) conditions: Conditions,
+    conditions: Conditions,
+    scope: Scope,
     pub(crate) mutations: Vec<CompiledMutation>,
     pub(crate) bindings: Vec<Binding>,
     pub(crate) uses: Uses,
@@ -187,11 +188,21 @@ impl Definition for CompiledMutations {
             })
             .collect::<Result<_, _>>()?;
         let reinvoked = spec.reinvocation_policy == ReinvocationPolicy::IfNeeded;
-        Ok(Self { conditions, mutations, bindings, uses, reinvoked })
+        Ok(Self { conditions, scope, mutations, bindings, uses, reinvoked })
     }
 
     fn asks_authorizer(&self) -> bool {
         self.uses.authorizer()
+    }
+}
+
+impl CompiledMutations {
+    /// Whether the matchConditions are true.
+    pub(crate) fn hold(&self, inputs: &Inputs<'_>) -> Result<bool, PolicyError> {
+        if self.conditions.is_empty() {
+            return Ok(true);
+        }
+        self.conditions.hold(inputs, &mut inputs.activate(&self.scope))
     }
 }
 
@@ -271,7 +282,7 @@ impl CompiledMutation {
         let mut changes = Vec::new();
         let mut room = MAX_BYTES;
         for element in each.elements(&activation)? {
-            inputs.check_time()?;
+            inputs.check_time(&activation)?;
             each.bind(&mut activation, element);
             changes.push(self.change(&activation, &mut room)?);
         }

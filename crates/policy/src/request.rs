@@ -47,6 +47,9 @@ pub enum Operation {
 }
 
 impl Operation {
+    pub(crate) const ALL: [Self; 5] =
+        [Self::Create, Self::Update, Self::Delete, Self::Connect, Self::Unknown];
+
     /// The operation as Kubernetes spells it; empty for [`Operation::Unknown`].
     pub fn as_str(self) -> &'static str {
         match self {

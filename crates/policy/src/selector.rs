@@ -76,7 +76,8 @@ impl Selector {
         (!open).then_some(true)
     }
 
-    fn matches(&self, labels: Option<&Map<String, Value>>) -> bool {
+    /// Whether these labels match.
+    pub(crate) fn matches(&self, labels: Option<&Map<String, Value>>) -> bool {
         self.requirements.iter().all(|requirement| {
             let label = labels.and_then(|labels| labels.get(&requirement.key)).and_then(Value::as_str);
             requirement.holds(label)

@@ -16,7 +16,7 @@ use crate::binding::{self, Binding, BindingSource};
 use crate::condition::Conditions;
 use crate::documents::Documents;
 use crate::error::{DefinitionError, PolicyError};
-use crate::expression::{Expression, Inputs, Loop, Purpose, Uses, scope_with};
+use crate::expression::{Expression, Inputs, Loop, Patience, Purpose, Uses, scope_with};
 use crate::family::Family;
 use crate::findings::{Failure, Findings, Report};
 use crate::matcher::Matcher;
@@ -96,21 +96,22 @@ impl ValidationSet {
         if matches!(safety::is_mirror_pod(&documents), Ok(true)) {
             return gathering.finish(None);
         }
-        for candidate in candidates {
-            let started = Instant::now();
-            let Some(Match { index, name, family, request, policy }) = self.set.select(candidate, &documents)
-            else {
-                continue;
-            };
-            let converted = request.as_ref().map(|request| documents.converted(request));
+        let matches = self.set.select(&candidates, &documents);
+        gathering.results.reserve_exact(matches.len());
+        let mut started = Instant::now();
+        for Match { index, name, family, request, policy } in matches {
+            let converted = request.as_deref().map(|request| documents.converted(request));
             let documents = converted.as_ref().unwrap_or(&documents);
             let mut report = Report { name, family, door, gathering: &mut gathering };
             let result = match policy {
                 Ok(policy) => policy.review(documents, self.set.objects(), &mut report),
                 Err(error) => Some(report.misconfigured(None, &error)),
             };
+            // The end of one is the beginning of the next.
+            let ended = Instant::now();
+            let duration = ended.duration_since(std::mem::replace(&mut started, ended));
             if let Some(result) = result {
-                gathering.results.push(PolicyResult { policy: index, result, duration: started.elapsed() });
+                gathering.results.push(PolicyResult { policy: index, result, duration });
             }
         }
         gathering.finish(None)
@@ -325,7 +326,7 @@ impl CompiledValidation {
         findings: &mut Findings<'_>,
     ) -> Result<(), PolicyError> {
         for element in each.elements(activation)? {
-            inputs.check_time()?;
+            inputs.check_time(activation)?;
             each.bind(activation, element);
             self.judge(activation, findings)?;
         }
@@ -385,7 +386,7 @@ impl CompiledValidations {
                 }
             };
             verdict = graver(verdict, ResultKind::Skipped);
-            for params in params {
+            for params in params.iter().copied() {
                 let result = match self.evaluate(documents, params) {
                     Ok(None) => ResultKind::Skipped,
                     Ok(Some(mut findings)) => {
@@ -413,14 +414,16 @@ impl CompiledValidations {
         documents: &Documents<'_>,
         params: Option<&Value>,
     ) -> Result<Option<Findings<'s>>, PolicyError> {
-        let inputs = Inputs::fetch(documents, self.uses)?.with_params(params);
-        if !self.conditions.hold(&inputs)? {
+        let patience = Patience::default();
+        let inputs = Inputs::fetch(documents, self.uses, &patience)?.with_params(params);
+        let mut activation = inputs.activate(&self.scope);
+        if !self.conditions.hold(&inputs, &mut activation)? {
             return Ok(None);
         }
-        let activation = inputs.activate(&self.scope);
+        activation.set_budget(Budget::POLICY);
         let mut findings = Findings::default();
         for (index, validation) in self.validations.iter().enumerate() {
-            inputs.check_time()?;
+            inputs.check_time(&activation)?;
             findings.index = index;
             if let Err(error) = validation.evaluate(&inputs, &activation, &mut findings) {
                 if error.is_out_of_budget() {
@@ -435,8 +438,9 @@ impl CompiledValidations {
         let alone = self.family == Family::Kubernetes && self.uses.authorizer();
         let bare = alone.then(|| inputs.without_authorizer().activate(&self.scope));
         for (suffix, expression) in &self.annotations {
-            inputs.check_time()?;
-            match annotation_value(expression, bare.as_ref().unwrap_or(&activation)) {
+            let activation = bare.as_ref().unwrap_or(&activation);
+            inputs.check_time(activation)?;
+            match annotation_value(expression, activation) {
                 Ok(Some(value)) => findings.annotations.push((suffix, value)),
                 Ok(None) => {}
                 Err(error) => findings.annotation_errors.push(error),

@@ -1,0 +1,84 @@
+//! The labels that selectors look at, looked up once a review however many selectors there are.
+
+use std::cell::OnceCell;
+
+use serde_json::{Map, Value};
+
+use crate::documents::Documents;
+use crate::error::PolicyError;
+use crate::selector::Selector;
+
+/// The labels of an object, `None` if it has none.
+type Set<'d> = Option<&'d Map<String, Value>>;
+/// Those of an object that may be absent.
+type Found<'d> = OnceCell<Result<Option<Set<'d>>, PolicyError>>;
+
+/// The labels of one review.
+pub(crate) struct Labels<'d> {
+    documents: &'d Documents<'d>,
+    namespace: Found<'d>,
+    object: Found<'d>,
+    old_object: Found<'d>,
+}
+
+impl<'d> Labels<'d> {
+    pub(crate) fn new(documents: &'d Documents<'_>) -> Self {
+        Self { documents, namespace: OnceCell::new(), object: OnceCell::new(), old_object: OnceCell::new() }
+    }
+
+    /// Whether the namespace matches. What has none is in whatever namespace is asked for.
+    pub(crate) fn match_namespace(&self, selector: &Selector) -> Result<bool, PolicyError> {
+        match found(&self.namespace, || self.namespace()) {
+            Ok(labels) => Ok(labels.is_none_or(|labels| selector.matches(labels))),
+            Err(unknown) => {
+                let request = self.documents.review.request;
+                let known =
+                    if request.is_namespace() { None } else { selector.matches_name(&request.namespace) };
+                known.ok_or_else(|| unknown.clone())
+            }
+        }
+    }
+
+    /// Whether the object matches, or the one that was there before.
+    pub(crate) fn match_object(&self, selector: &Selector) -> Result<bool, PolicyError> {
+        let matches = |labels: Option<Set<'_>>| labels.is_some_and(|labels| selector.matches(labels));
+        let object = found(&self.object, || Ok(self.documents.object()?.map(labels_of)));
+        if matches(object.map_err(PolicyError::clone)?) {
+            return Ok(true);
+        }
+        let old_object = found(&self.old_object, || Ok(self.documents.old_object()?.map(labels_of)));
+        Ok(matches(old_object.map_err(PolicyError::clone)?))
+    }
+
+    /// A Namespace is in itself.
+    fn namespace(&self) -> Result<Option<Set<'d>>, PolicyError> {
+        let documents = self.documents;
+        let request = documents.review.request;
+        if request.is_namespace() {
+            let own = match documents.object()? {
+                Some(object) => Some(object),
+                None => documents.old_object()?,
+            };
+            let namespace = match own {
+                Some(namespace) => namespace,
+                None => documents.namespace(&request.name)?,
+            };
+            return Ok(Some(labels_of(namespace)));
+        }
+        if request.namespace.is_empty() {
+            return Ok(None);
+        }
+        documents.namespace(&request.namespace).map(|namespace| Some(labels_of(namespace)))
+    }
+}
+
+fn found<'c, 'd>(
+    cell: &'c Found<'d>,
+    find: impl FnOnce() -> Result<Option<Set<'d>>, PolicyError>,
+) -> Result<Option<Set<'d>>, &'c PolicyError> {
+    cell.get_or_init(find).as_ref().copied()
+}
+
+fn labels_of(object: &Value) -> Set<'_> {
+    object.get("metadata").and_then(|metadata| metadata.get("labels")).and_then(Value::as_object)
+}
