@@ -1,6 +1,7 @@
 //! Whether a policy is about a request: rules, scopes and selectors.
 
 use sallyport_api::{MatchConstraints, MatchPolicy, OperationType, ResourceRule, ResourceScope};
+use serde_json::Value;
 
 use crate::documents::Documents;
 use crate::error::{DefinitionError, PolicyError};
@@ -162,15 +163,14 @@ impl Matcher {
         }
     }
 
+    /// An object that cannot have labels, such as the options of a CONNECT, matches no selector but the empty one.
     fn matches_object(&self, documents: &Documents<'_>) -> Result<bool, PolicyError> {
         let selector = &self.object_selector;
         if selector.is_empty() {
             return Ok(true);
         }
-        if documents.object()?.is_some_and(|object| selector.matches_object(object)) {
-            return Ok(true);
-        }
-        Ok(documents.old_object()?.is_some_and(|object| selector.matches_object(object)))
+        let matches = |object: &Value| object.get("metadata").is_some() && selector.matches_object(object);
+        Ok(documents.object()?.is_some_and(matches) || documents.old_object()?.is_some_and(matches))
     }
 }
 
