@@ -1,9 +1,9 @@
 //! The values that one evaluation, or a series of them, works with.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 
 use crate::error::EvalError;
-use crate::meter::{Limits, Meter};
+use crate::meter::{Budget, Limits, Meter};
 use crate::scope::{Scope, Slot};
 use crate::value::{Val, Value};
 
@@ -16,6 +16,7 @@ pub struct Activation<'a> {
     pub(crate) scope: Scope,
     pub(crate) limits: Limits,
     pub(crate) meter: Meter,
+    budget: Cell<Option<Budget>>,
     variables: Vec<Option<Val<'a>>>,
     definitions: RefCell<Vec<Option<Result<Val<'a>, EvalError>>>>,
 }
@@ -27,6 +28,7 @@ impl<'a> Activation<'a> {
             scope: scope.clone(),
             limits,
             meter: Meter::new(limits),
+            budget: Cell::new(None),
             variables: vec![None; scope.names.variables.len()],
             definitions: RefCell::new(vec![None; scope.names.definitions.len()]),
         }
@@ -43,6 +45,42 @@ impl<'a> Activation<'a> {
         }
     }
 
+    /// Makes the evaluations from now on share a budget. Without one each has its limits alone.
+    pub fn set_budget(&self, budget: Budget) {
+        self.budget.set(Some(budget));
+    }
+
+    /// What the evaluations have left of their budget, to be handed to another activation.
+    pub fn budget(&self) -> Option<Budget> {
+        self.budget.get()
+    }
+
+    /// What the last evaluation cost in the API server's units, without the definitions.
+    pub fn cost(&self) -> u64 {
+        self.meter.cost()
+    }
+
+    /// What the definitions cost that the last evaluation was the first to use.
+    pub fn definitions_cost(&self) -> u64 {
+        self.meter.definitions_cost()
+    }
+
+    /// An error when the budget is spent already.
+    pub(crate) fn check_budget(&self) -> Result<(), EvalError> {
+        match self.budget.get() {
+            Some(budget) if budget.is_spent() => Err(EvalError::BudgetExceeded),
+            _ => Ok(()),
+        }
+    }
+
+    /// Takes what the last evaluation cost out of the budget.
+    pub(crate) fn pay(&self) -> Result<(), EvalError> {
+        let Some(mut budget) = self.budget.get() else { return Ok(()) };
+        let paid = budget.take(self.cost().saturating_add(self.definitions_cost()));
+        self.budget.set(Some(budget));
+        paid
+    }
+
     pub(crate) fn variable(&self, slot: Slot) -> Result<Val<'a>, EvalError> {
         if let Some(Some(value)) = self.variables.get(slot.0) {
             return Ok(value.clone());
@@ -56,7 +94,8 @@ impl<'a> Activation<'a> {
     }
 
     pub(crate) fn cache(&self, definition: usize, result: &Result<Val<'a>, EvalError>) {
-        // A definition that ran into the limits of the expression at hand may do better in the next one.
+        // A definition that ran into the limits of the expression at hand may do better in the next one; its own
+        // limit on cost it would reach again.
         if result.as_ref().is_err_and(EvalError::is_limit) {
             return;
         }

@@ -4,8 +4,9 @@
 //! tree ──checker (unification, signatures)──▶ type of the result, literals ──lint──▶ done
 //! ```
 //!
-//! What is known of the types decides only whether an expression is taken and what `variables.NAME` and the
-//! result are. The machine finds functions by the values that are there, and gives the same results unchecked.
+//! What is known of the types decides whether an expression is taken, what `variables.NAME` and the result are,
+//! and what calls cost whose overload is certain. The machine finds functions by the values that are there, and
+//! gives the same results unchecked.
 //!
 //! The invariant: the check recurses no deeper than the tree, and takes a bounded number of steps.
 
@@ -20,9 +21,10 @@ mod signatures;
 mod unification;
 
 pub use cel_type::{Structure, Type};
-pub(crate) use checker::{check, qualified};
+pub(crate) use checker::{Overloads, check, qualified};
 pub(crate) use lint::{LIMITS, Patterns};
 pub(crate) use review::{authorizer, namespace, request, resource_check};
+pub(crate) use signatures::Overload;
 
 use crate::check::signatures::named;
 

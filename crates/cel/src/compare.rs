@@ -18,6 +18,10 @@ pub(crate) fn equal(meter: &Meter, left: &Val<'_>, right: &Val<'_>) -> Result<bo
 /// Whether `left == right` is an error rather than false: Kubernetes' own values are only equal to their like, and
 /// the one on the left is asked.
 pub(crate) fn is_incomparable(left: &Val<'_>, right: &Val<'_>) -> bool {
+    // These are not even equal to themselves.
+    if matches!(left, Val::Authorization(_)) {
+        return !matches!(right, Val::Null);
+    }
     let own = matches!(
         left,
         Val::Quantity(_) | Val::Version(_) | Val::Url(_) | Val::Ip(_) | Val::Cidr(_) | Val::Format(_)

@@ -10,8 +10,10 @@ use cel::common::ast::{
     CallExpr, ComprehensionExpr, EntryExpr, Expr, IdedEntryExpr, IdedExpr, ListExpr, LiteralValue, operators,
 };
 
-use crate::check::{LIMITS, Patterns, qualified, type_named};
+use crate::check::{LIMITS, Overload, Overloads, Patterns, qualified, type_named};
+use crate::cost::{self, Price, UNIT};
 use crate::functions::{self, MAX_ARGUMENTS};
+use crate::lists;
 use crate::machine::map_key;
 use crate::meter::Meter;
 use crate::plan::{Comprehension, Element, Entry, Field, Kind, Node, Operator};
@@ -37,15 +39,17 @@ const QUALIFIERS: &[&str] = &["Object", "authorizer", "google", "net"];
 pub(crate) fn compile(
     tree: &IdedExpr,
     scope: &Scope,
+    overloads: Overloads,
     patterns: Patterns,
 ) -> Compiled<(Node, BTreeSet<Arc<str>>)> {
-    let mut compiler = Compiler { scope, locals: Vec::new(), uses: BTreeSet::new(), patterns };
+    let mut compiler = Compiler { scope, overloads, locals: Vec::new(), uses: BTreeSet::new(), patterns };
     let plan = compiler.node(tree)?;
     Ok((plan, compiler.uses))
 }
 
 struct Compiler<'s> {
     scope: &'s Scope,
+    overloads: Overloads,
     /// Variables of the macros around, innermost last.
     locals: Vec<String>,
     uses: BTreeSet<Arc<str>>,
@@ -71,19 +75,24 @@ impl Compiler<'_> {
         self.node(expr).map(Box::new)
     }
 
+    /// The one overload that a call has, if the types tell.
+    fn overload(&self, expr: &IdedExpr) -> Option<&'static Overload> {
+        self.overloads.get(&expr.id).copied()
+    }
+
     fn pair(&mut self, left: &IdedExpr, right: &IdedExpr) -> Compiled<Box<(Node, Node)>> {
         Ok(Box::new((self.node(left)?, self.node(right)?)))
     }
 
     fn identifier(&mut self, expr: &IdedExpr, name: &str) -> Compiled {
         if let Some(index) = self.locals.iter().rposition(|local| local == name) {
-            return Ok(Node::Local(index));
+            return Ok(Node::Local(index, UNIT));
         }
         // A leading dot asks for the outermost meaning, past the variables of macros.
         let name = name.strip_prefix('.').unwrap_or(name);
         if let Some(slot) = self.scope.slot(name) {
             self.uses.insert(name.into());
-            return Ok(Node::Variable(slot));
+            return Ok(Node::Variable(slot, UNIT));
         }
         if type_named(name).is_some() {
             return Ok(Node::Constant(Val::Type(name.into())));
@@ -107,12 +116,12 @@ impl Compiler<'_> {
                 return Err(Fault::new(expr, format!("undefined field '{field}'")));
             };
             self.uses.extend(definition.program.used().iter().cloned());
-            return Ok(if test { Node::Constant(Val::Bool(true)) } else { Node::Definition(index) });
+            return Ok(if test { Node::HasDefinition(index) } else { Node::Definition(index, 2 * UNIT) });
         }
         if !test && let Some(name) = qualified(operand, field, QUALIFIERS) {
             if let Some(slot) = self.scope.slot(&name) {
                 self.uses.insert(name.into());
-                return Ok(Node::Variable(slot));
+                return Ok(Node::Variable(slot, UNIT));
             }
             if type_named(&name).is_some() {
                 return Ok(Node::Constant(Val::Type(name.into())));
@@ -121,8 +130,14 @@ impl Compiler<'_> {
                 return Err(valueless(expr, &name));
             }
         }
-        let operand = self.boxed(operand)?;
-        Ok(if test { Node::Has(operand, field.into()) } else { Node::Select(operand, field.into()) })
+        let operand = self.node(operand)?.looked_into();
+        Ok(if test {
+            let conditional = operand.begins_with_conditional();
+            let has = Node::Has(Box::new(operand.steps_only()), field.into());
+            if conditional { Node::HasOfConditional(Box::new(has)) } else { has }
+        } else {
+            Node::Select(Box::new(operand), field.into())
+        })
     }
 
     fn call(&mut self, expr: &IdedExpr, call: &CallExpr) -> Compiled {
@@ -158,9 +173,24 @@ impl Compiler<'_> {
             _ => return self.special_call(expr, name, arguments),
         };
         match arguments {
-            [left, right] => Ok(Node::Binary(operator, self.pair(left, right)?)),
+            [left, right] => {
+                let pair = self.pair(left, right)?;
+                Ok(self.binary(expr, operator, pair))
+            }
             _ => Err(Fault::new(expr, format!("operator '{name}' takes two operands"))),
         }
+    }
+
+    fn binary(&self, expr: &IdedExpr, operator: Operator, pair: Box<(Node, Node)>) -> Node {
+        let price = match (Price::of_operator(operator, self.overload(expr)), &pair.1) {
+            // Nothing is in it, and nobody looks.
+            (Price::Items, Node::Constant(list)) if cost::size(list) == 0 => {
+                return Node::Constant(Val::Bool(false));
+            }
+            (Price::Items, Node::Constant(list)) if is_plain(list) => Price::Free,
+            (price, _) => price,
+        };
+        Node::Binary(operator, price, pair)
     }
 
     fn special_call(&mut self, expr: &IdedExpr, name: &str, arguments: &[IdedExpr]) -> Compiled {
@@ -173,12 +203,14 @@ impl Compiler<'_> {
             (operators::OPT_INDEX, [operand, key]) => Node::OptionalIndex(self.indexed(operand, key)?),
             (operators::OPT_SELECT, [operand, field]) => match &field.expr {
                 Expr::Literal(LiteralValue::String(field)) => {
-                    Node::OptionalSelect(self.boxed(operand)?, field.inner().into())
+                    Node::OptionalSelect(Box::new(self.node(operand)?.looked_into()), field.inner().into())
                 }
                 _ => return Err(Fault::new(field, "unsupported optional field selection")),
             },
             (operators::CONDITIONAL, [condition, yes, no]) => {
-                Node::Conditional(Box::new((self.node(condition)?, self.node(yes)?, self.node(no)?)))
+                let condition = self.node(condition)?;
+                let (yes, no) = (self.node(yes)?.steps_only(), self.node(no)?.steps_only());
+                Node::Conditional(Box::new((condition, yes, no)))
             }
             _ => return self.function(expr, name, None, arguments),
         })
@@ -187,7 +219,7 @@ impl Compiler<'_> {
     /// A value and what it is indexed with. Constants that no list and no map could have are refused, as in
     /// Kubernetes.
     fn indexed(&mut self, operand: &IdedExpr, key: &IdedExpr) -> Compiled<Box<(Node, Node)>> {
-        let pair = self.pair(operand, key)?;
+        let pair = Box::new((self.node(operand)?.looked_into(), self.node(key)?.steps_only()));
         match &pair.1 {
             Node::Constant(Val::Bool(_) | Val::Int(_) | Val::Uint(_) | Val::Double(_) | Val::Str(_)) => {
                 Ok(pair)
@@ -216,7 +248,15 @@ impl Compiler<'_> {
             ("or" | "orValue", [other]) => {
                 Ok(Node::OptionalOr { operands: self.pair(target, other)?, value: name == "orValue" })
             }
-            ("sortBy", [variable, key]) => self.loop_over(target, Kind::Sorted, &[variable], None, key),
+            ("sortBy", [variable, key]) => {
+                let mut node = self.loop_over(target, Kind::Sorted, &[variable], None, key)?;
+                if let Node::Comprehension(sort) = &mut node
+                    && self.overload(expr).is_some()
+                {
+                    sort.price = Price::SelfComparison;
+                }
+                Ok(node)
+            }
             ("all", [first, second, body]) => self.loop_over(target, Kind::All, &[first, second], None, body),
             ("exists", [first, second, body]) => {
                 self.loop_over(target, Kind::Exists, &[first, second], None, body)
@@ -263,7 +303,8 @@ impl Compiler<'_> {
                     .map_err(|error| Fault::of_constant(pattern, error.to_string()))?,
             };
             nodes.remove(1);
-            return Ok(Node::Pattern(usage, compiled, nodes));
+            let price = Price::of(name, target.is_some(), None);
+            return Ok(Node::Pattern(usage, price, compiled, nodes));
         }
         if let [Node::Constant(value)] = nodes.as_slice()
             && CONVERSIONS.contains(&function.name)
@@ -275,7 +316,10 @@ impl Compiler<'_> {
                 Err(error) => return Err(Fault::of_constant(expr, error.to_string())),
             }
         }
-        Ok(Node::Call(function, nodes))
+        let overload = self.overload(expr);
+        let price = Price::of(name, target.is_some(), overload);
+        let typed = overload.filter(|_| name == "sum").and_then(|overload| lists::sum_of(&overload.result));
+        Ok(Node::Call(typed.unwrap_or(function), price, nodes))
     }
 
     fn list(&mut self, list: &ListExpr) -> Compiled {
@@ -399,7 +443,14 @@ impl Compiler<'_> {
             Ok((filter, compiler.node(body)?))
         })?;
         let pair = variables.len() == 2;
-        Ok(Node::Comprehension(Box::new(Comprehension { kind, range, pair, filter, body })))
+        Ok(Node::Comprehension(Box::new(Comprehension {
+            kind,
+            range,
+            pair,
+            filter,
+            body,
+            price: Price::Unit,
+        })))
     }
 
     fn within<T>(
@@ -413,6 +464,15 @@ impl Compiler<'_> {
         self.locals.truncate(length);
         result
     }
+}
+
+/// Whether `in` such a literal list is looked up in a set made beforehand.
+fn is_plain(list: &Val<'_>) -> bool {
+    list.as_list().is_some_and(|items| {
+        items.iter().all(|item| {
+            matches!(item, Val::Bool(_) | Val::Int(_) | Val::Uint(_) | Val::Double(_) | Val::Str(_))
+        })
+    })
 }
 
 /// Whether the name is that of a type that mutations make values of.

@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 
+use crate::cost::{LIST, Price, UNIT};
 use crate::error::EvalError;
 use crate::functions::Outcome;
 use crate::lists;
 use crate::machine::{Machine, map_key};
-use crate::plan::{Comprehension, Kind};
+use crate::plan::{Comprehension, Kind, Node};
 use crate::value::{Key, List, Text, Val};
 
 /// What is gone through, as pairs: index and item, or key and value.
@@ -28,6 +29,14 @@ impl<'a> Range<'a> {
     /// Whether the one variable of a macro is the first of the pair.
     fn by_key(&self) -> bool {
         !matches!(self, Self::Items(..))
+    }
+
+    fn is_at_end(&self) -> bool {
+        match self {
+            Self::Items(items, next) => *next >= items.len(),
+            Self::Object(entries) => entries.len() == 0,
+            Self::Map(map, next) => *next >= map.entries.len(),
+        }
     }
 
     fn next(&mut self) -> Option<(Val<'a>, Val<'a>)> {
@@ -59,89 +68,175 @@ struct Gathered<'a> {
     error: Option<EvalError>,
 }
 
-impl<'a> Machine<'_, 'a> {
-    pub(crate) fn comprehension(&mut self, comprehension: &Comprehension) -> Outcome<'a> {
-        let range = self.evaluate(&comprehension.range)?;
-        let Some(mut range) = Range::of(&range) else {
-            return Err(EvalError::no_such_overload("@iterate", &[range]));
-        };
-        let length = self.locals.len();
-        let mut gathered = Gathered { items: Vec::new(), entries: Vec::new(), holding: 0, error: None };
-        let result = self.go_through(comprehension, &mut range, &mut gathered);
-        self.locals.truncate(length);
-        match result? {
-            Some(settled) => Ok(settled),
-            None => finish(comprehension.kind, gathered),
+/// What the API server's loops cost around the bodies: it makes every macro of a general one, with a variable
+/// that gathers, a condition and a step.
+impl Kind {
+    /// The condition, before each step.
+    fn condition_cost(self) -> u64 {
+        match self {
+            Self::All => 2,
+            Self::Exists => 3,
+            _ => 0,
         }
     }
 
-    /// `Some` when the answer is settled before the end.
+    /// What is gathered, read at the end.
+    fn result_cost(self) -> u64 {
+        match self {
+            // It is compared with one.
+            Self::ExistsOne => 2,
+            _ => UNIT,
+        }
+    }
+}
+
+impl<'a> Machine<'_, 'a> {
+    pub(crate) fn comprehension(&mut self, comprehension: &Comprehension) -> Outcome<'a> {
+        let range = self.evaluate(&comprehension.range);
+        let sorted = comprehension.kind == Kind::Sorted;
+        if sorted {
+            // The list gets a name, which is used twice: for its keys and for sorting it by them.
+            self.meter().charge(2 * UNIT + if range.is_err() { UNIT } else { 0 })?;
+        }
+        let ranged = range?;
+        let Some(mut range) = Range::of(&ranged) else {
+            return Err(EvalError::no_such_overload("@iterate", &[ranged]));
+        };
+        let (length, by_key) = (self.locals.len(), range.by_key());
+        let mut gathered = Gathered { items: Vec::new(), entries: Vec::new(), holding: 0, error: None };
+        let result = self.go_through(comprehension, &mut range, &mut gathered);
+        self.locals.truncate(length);
+        let settled = result?;
+        self.meter().charge(comprehension.kind.result_cost())?;
+        match (settled, gathered.error.take()) {
+            (Some(settled), _) => Ok(Val::Bool(settled)),
+            (None, Some(error)) => {
+                if sorted {
+                    self.meter().charge(UNIT)?;
+                }
+                Err(error)
+            }
+            (None, None) if sorted && by_key => {
+                self.meter().charge(UNIT)?;
+                Err(EvalError::no_such_overload("@sortByAssociatedKeys", &[ranged]))
+            }
+            (None, None) if sorted => self.sort(comprehension.price, gathered.items),
+            (None, None) => finish(comprehension.kind, gathered),
+        }
+    }
+
+    /// `Some` when `all` or `exists` is settled before the end. Everything else goes on after an error, as in the
+    /// API server, where only what is gathered is lost.
     fn go_through(
         &mut self,
         comprehension: &Comprehension,
         range: &mut Range<'a>,
         gathered: &mut Gathered<'a>,
-    ) -> Result<Option<Val<'a>>, EvalError> {
+    ) -> Result<Option<bool>, EvalError> {
         let first = self.locals.len();
         let by_key = range.by_key();
+        let kind = comprehension.kind;
         while let Some((key, value)) = range.next() {
             self.meter().tick(1)?;
             self.locals.truncate(first);
-            let sorted = (comprehension.kind == Kind::Sorted).then(|| value.clone());
-            let map_entry = (comprehension.kind == Kind::Map).then(|| key.clone());
+            let with = match kind {
+                Kind::Sorted => Some(value.clone()),
+                Kind::Map => Some(key.clone()),
+                _ => None,
+            };
             if comprehension.pair {
                 self.locals.extend([key, value]);
             } else {
                 self.locals.push(if by_key { key } else { value });
             }
-            if let Some(filter) = &comprehension.filter
-                && !self.truth("filter", filter)?
-            {
+            if let Some(filter) = &comprehension.filter {
+                match self.truth("filter", filter) {
+                    Ok(true) => {}
+                    Ok(false) => continue,
+                    Err(error) if error.is_limit() => return Err(error),
+                    Err(error) => {
+                        gathered.error = Some(error);
+                        continue;
+                    }
+                }
+            }
+            if matches!(kind, Kind::All | Kind::Exists) {
+                self.meter().charge(kind.condition_cost() + UNIT)?;
+                match self.truth("@predicate", &comprehension.body) {
+                    Ok(holds) if holds == (kind == Kind::Exists) => {
+                        if !range.is_at_end() {
+                            self.meter().charge(kind.condition_cost())?;
+                        }
+                        return Ok(Some(holds));
+                    }
+                    Ok(_) => {}
+                    Err(error) if error.is_limit() => return Err(error),
+                    Err(error) => gathered.error = gathered.error.take().or(Some(error)),
+                }
                 continue;
             }
-            match comprehension.kind {
-                Kind::All | Kind::Exists => {
-                    let decides = comprehension.kind == Kind::Exists;
-                    match self.truth("@predicate", &comprehension.body) {
-                        Ok(holds) if holds == decides => return Ok(Some(Val::Bool(decides))),
-                        Ok(_) => {}
-                        Err(error) if error.is_limit() => return Err(error),
-                        Err(error) => gathered.error = gathered.error.take().or(Some(error)),
-                    }
-                }
-                Kind::ExistsOne => {
-                    if self.truth("@predicate", &comprehension.body)? {
-                        gathered.holding += 1;
-                    }
-                }
-                Kind::List => {
-                    let item = self.evaluate(&comprehension.body)?;
-                    self.meter().produce_items(1)?;
-                    gathered.items.push(item);
-                }
-                Kind::Sorted => {
-                    let by = self.evaluate(&comprehension.body)?;
-                    self.meter().produce_items(2)?;
-                    gathered.items.extend(sorted.into_iter().chain([by]));
-                }
-                Kind::Map => {
-                    let value = self.evaluate(&comprehension.body)?;
-                    self.meter().produce_items(2)?;
-                    if let Some(key) = map_entry {
-                        gathered.entries.push((map_key(&key)?, value.clone()));
-                    }
-                }
-                Kind::MapEntries => {
-                    let made = self.evaluate(&comprehension.body)?;
-                    self.take_entries(&made, gathered)?;
-                }
+            match self.gather(comprehension, gathered, with) {
+                Ok(()) => {}
+                Err(error) if error.is_limit() => return Err(error),
+                // The predicate comes before what is gathered, so that its last error is the one that stays.
+                Err(error) if kind == Kind::ExistsOne => gathered.error = Some(error),
+                Err(error) => gathered.error = gathered.error.take().or(Some(error)),
             }
         }
-        if comprehension.kind == Kind::Sorted {
-            let items = std::mem::take(&mut gathered.items);
-            return lists::sort_pairs(self.meter(), items).map(Some);
-        }
         Ok(None)
+    }
+
+    /// One step of what gathers; `with` is the item that is sorted or the key that stays.
+    fn gather(
+        &mut self,
+        comprehension: &Comprehension,
+        gathered: &mut Gathered<'a>,
+        with: Option<Val<'a>>,
+    ) -> Result<(), EvalError> {
+        let body = &comprehension.body;
+        match comprehension.kind {
+            Kind::All | Kind::Exists => {}
+            Kind::ExistsOne => {
+                if self.truth("@predicate", body)? {
+                    self.meter().charge(2 * UNIT)?;
+                    gathered.holding += 1;
+                }
+            }
+            Kind::List | Kind::Sorted => {
+                // A list of the one item is added to the list so far.
+                let made = if matches!(body, Node::Constant(_)) { 0 } else { LIST };
+                self.meter().charge(made + 2 * UNIT)?;
+                let item = self.evaluate(body)?;
+                if gathered.error.is_none() {
+                    self.meter().produce_items(1 + usize::from(with.is_some()))?;
+                    gathered.items.extend(with.into_iter().chain([item]));
+                }
+            }
+            Kind::Map => {
+                self.meter().charge(UNIT)?;
+                if gathered.error.is_some() {
+                    return Ok(());
+                }
+                self.meter().charge(2 * UNIT)?;
+                let value = self.evaluate(body)?;
+                self.meter().produce_items(2)?;
+                if let Some(key) = with {
+                    gathered.entries.push((map_key(&key)?, value));
+                }
+            }
+            Kind::MapEntries => {
+                self.meter().charge(2 * UNIT)?;
+                let made = self.evaluate(body)?;
+                self.take_entries(&made, gathered)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn sort(&mut self, price: Price, items: Vec<Val<'a>>) -> Outcome<'a> {
+        let first = items.get(1).cloned();
+        price.charge_sorted(self.meter(), items.len() / 2, first.as_ref())?;
+        lists::sort_pairs(self.meter(), items)
     }
 
     fn take_entries(&mut self, made: &Val<'a>, gathered: &mut Gathered<'a>) -> Result<(), EvalError> {
@@ -160,10 +255,7 @@ impl<'a> Machine<'_, 'a> {
 
 fn finish(kind: Kind, gathered: Gathered<'_>) -> Outcome<'_> {
     match kind {
-        Kind::All | Kind::Exists => match gathered.error {
-            Some(error) => Err(error),
-            None => Ok(Val::Bool(kind == Kind::All)),
-        },
+        Kind::All | Kind::Exists => Ok(Val::Bool(kind == Kind::All)),
         Kind::ExistsOne => Ok(Val::Bool(gathered.holding == 1)),
         Kind::List | Kind::Sorted => Val::list(gathered.items),
         Kind::Map | Kind::MapEntries => Val::map(gathered.entries),

@@ -1,6 +1,7 @@
 //! What can go wrong when compiling and when evaluating, in the words that users know from Kubernetes.
 
 use std::fmt::Write as _;
+use std::sync::Arc;
 
 use thiserror::Error;
 
@@ -152,6 +153,9 @@ pub enum EvalError {
         /// What is wrong.
         message: String,
     },
+    /// A question to the authorizer that cannot be asked.
+    #[error("{0}")]
+    Authorization(&'static str),
     /// A pattern made at run time that is not a regular expression, or too big a one.
     #[error("invalid regular expression: {0}")]
     InvalidPattern(String),
@@ -161,12 +165,26 @@ pub enum EvalError {
     /// A variable that was declared but not bound for this evaluation.
     #[error("no such attribute: {0}")]
     Unbound(String),
-    /// The evaluation took more steps than its limit.
+    /// The evaluation cost more than its limit, as the API server counts cost.
     #[error("operation cancelled: actual cost limit exceeded")]
     CostExceeded,
+    /// Evaluations that share a budget have spent it.
+    #[error("validation failed due to running out of cost budget, no further validation rules will be run")]
+    BudgetExceeded,
+    /// The evaluation took more steps than its limit.
+    #[error("operation cancelled: the evaluation takes too long")]
+    WorkExceeded,
     /// The evaluation made more data than its limit.
     #[error("operation cancelled: the result is too large")]
     SizeExceeded,
+    /// A definition (`variables.NAME`) failed.
+    #[error("composited variable \"{name}\" fails to evaluate: {source}")]
+    Definition {
+        /// The definition.
+        name: Arc<str>,
+        /// Why.
+        source: Arc<EvalError>,
+    },
     /// Values or definitions nest too deep.
     #[error("operation cancelled: the evaluation nests too deep")]
     TooDeep,
@@ -185,9 +203,17 @@ fn overload(function: &str, arguments: &str) -> String {
 
 impl EvalError {
     /// Whether a limit was reached. Such errors end the evaluation: `&&`, `||`, `all()` and `exists()` do not
-    /// absorb them.
+    /// absorb them. As in the API server, they absorb that a definition cost too much.
     pub fn is_limit(&self) -> bool {
-        matches!(self, Self::CostExceeded | Self::SizeExceeded | Self::TooDeep)
+        match self {
+            Self::CostExceeded
+            | Self::BudgetExceeded
+            | Self::WorkExceeded
+            | Self::SizeExceeded
+            | Self::TooDeep => true,
+            Self::Definition { source, .. } => **source != Self::CostExceeded && source.is_limit(),
+            _ => false,
+        }
     }
 
     pub(crate) fn no_such_key(key: &str) -> Self {

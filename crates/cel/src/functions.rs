@@ -6,8 +6,8 @@ use crate::error::EvalError;
 use crate::meter::Meter;
 use crate::value::Val;
 use crate::{
-    addresses, conversions, format, lists, named_formats, networks, optionals, orders, patches, quantity,
-    regexes, sets, strings, temporal, urls, versions,
+    addresses, authorizer, conversions, format, lists, named_formats, networks, optionals, orders, patches,
+    quantity, regexes, sets, strings, temporal, urls, versions,
 };
 
 /// Most arguments of a function, the receiver counted.
@@ -78,6 +78,7 @@ const LIBRARIES: &[&[Function]] = &[
     networks::FUNCTIONS,
     named_formats::FUNCTIONS,
     patches::FUNCTIONS,
+    authorizer::FUNCTIONS,
 ];
 
 /// What a call of `name` with `arity` arguments (receiver counted) means, or what to tell the user.

@@ -64,7 +64,8 @@ impl Writer {
             | Val::Url(_)
             | Val::Ip(_)
             | Val::Cidr(_)
-            | Val::Format(_) => {
+            | Val::Format(_)
+            | Val::Authorization(_) => {
                 return Err(EvalError::NotJson(value.type_name()));
             }
         })

@@ -20,11 +20,13 @@
 mod activation;
 mod addresses;
 mod arithmetic;
+mod authorizer;
 mod check;
 mod compare;
 mod compile;
 mod comprehension;
 mod conversions;
+mod cost;
 mod error;
 mod format;
 mod functions;
@@ -52,9 +54,12 @@ mod versions;
 mod view;
 
 pub use activation::Activation;
+pub use authorizer::{
+    Attributes, Authorizer, AuthorizerRule, AuthorizerTable, Decision, Resource, Target, User,
+};
 pub use check::{Structure, Type};
 pub use error::{CompileError, EvalError, Problem};
-pub use meter::Limits;
+pub use meter::{Budget, Limits};
 pub use program::Program;
 pub use quantity::check_quantity;
 pub use scope::{Scope, Slot};

@@ -3,6 +3,7 @@
 use std::cmp::Ordering;
 
 use crate::arithmetic;
+use crate::check::Type;
 use crate::compare;
 use crate::error::EvalError;
 use crate::functions::{Function, Outcome};
@@ -17,7 +18,7 @@ const MAX_FLATTEN: i64 = 512;
 
 pub(crate) const FUNCTIONS: &[Function] = &[
     Function::member("isSorted", 1, is_sorted),
-    Function::member("sum", 1, sum),
+    Function::member("sum", 1, |meter, a| sum(meter, a, Val::Int(0))),
     Function::member("min", 1, |meter, a| extreme("min", Ordering::Less, meter, a)),
     Function::member("max", 1, |meter, a| extreme("max", Ordering::Greater, meter, a)),
     Function::member("slice", 3, slice),
@@ -85,7 +86,20 @@ fn is_sorted<'a>(meter: &Meter, arguments: &[Val<'a>]) -> Outcome<'a> {
     Ok(Val::Bool(true))
 }
 
-fn sum<'a>(meter: &Meter, arguments: &[Val<'a>]) -> Outcome<'a> {
+/// `sum` of a list whose items are known to be of another type than `int`, which shows when it is empty.
+pub(crate) fn sum_of(items: &Type) -> Option<&'static Function> {
+    static UINTS: Function = Function::member("sum", 1, |meter, a| sum(meter, a, Val::Uint(0)));
+    static DOUBLES: Function = Function::member("sum", 1, |meter, a| sum(meter, a, Val::Double(0.0)));
+    static DURATIONS: Function = Function::member("sum", 1, |meter, a| sum(meter, a, Val::Duration(0)));
+    match items {
+        Type::Uint => Some(&UINTS),
+        Type::Double => Some(&DOUBLES),
+        Type::Duration => Some(&DURATIONS),
+        _ => None,
+    }
+}
+
+fn sum<'a>(meter: &Meter, arguments: &[Val<'a>], zero: Val<'a>) -> Outcome<'a> {
     let items = only_list("sum", arguments)?;
     let mut total: Option<Val<'a>> = None;
     for item in items.iter() {
@@ -102,7 +116,7 @@ fn sum<'a>(meter: &Meter, arguments: &[Val<'a>]) -> Outcome<'a> {
             },
         });
     }
-    Ok(total.unwrap_or(Val::Int(0)))
+    Ok(total.unwrap_or(zero))
 }
 
 fn extreme<'a>(name: &'static str, wanted: Ordering, meter: &Meter, arguments: &[Val<'a>]) -> Outcome<'a> {

@@ -40,27 +40,58 @@ pub(crate) const FUNCTIONS: &[Function] = &[
 #[derive(Debug)]
 pub(crate) struct NamedFormat {
     pub(crate) name: &'static str,
+    /// Length of the pattern that Kubernetes reckons with when it counts the cost.
+    pub(crate) pattern_length: u64,
     /// What is wrong with a text.
     faults: fn(&str) -> Vec<String>,
 }
 
 const FORMATS: &[NamedFormat] = &[
-    NamedFormat { name: "dns1123Label", faults: |text| dns1123_label(text.as_bytes()) },
-    NamedFormat { name: "dns1123Subdomain", faults: |text| dns1123_subdomain(text.as_bytes()) },
-    NamedFormat { name: "dns1035Label", faults: |text| dns1035_label(text.as_bytes()) },
-    NamedFormat { name: "qualifiedName", faults: qualified_name },
-    NamedFormat { name: "dns1123LabelPrefix", faults: |text| dns1123_label(&completed(text)) },
-    NamedFormat { name: "dns1123SubdomainPrefix", faults: |text| dns1123_subdomain(&completed(text)) },
-    NamedFormat { name: "dns1035LabelPrefix", faults: |text| dns1035_label(&completed(text)) },
-    NamedFormat { name: "labelValue", faults: label_value },
+    NamedFormat { name: "dns1123Label", pattern_length: 30, faults: |text| dns1123_label(text.as_bytes()) },
+    NamedFormat {
+        name: "dns1123Subdomain",
+        pattern_length: 60,
+        faults: |text| dns1123_subdomain(text.as_bytes()),
+    },
+    NamedFormat { name: "dns1035Label", pattern_length: 30, faults: |text| dns1035_label(text.as_bytes()) },
+    NamedFormat { name: "qualifiedName", pattern_length: 60, faults: qualified_name },
+    NamedFormat {
+        name: "dns1123LabelPrefix",
+        pattern_length: 30,
+        faults: |text| dns1123_label(&completed(text)),
+    },
+    NamedFormat {
+        name: "dns1123SubdomainPrefix",
+        pattern_length: 60,
+        faults: |text| dns1123_subdomain(&completed(text)),
+    },
+    NamedFormat {
+        name: "dns1035LabelPrefix",
+        pattern_length: 30,
+        faults: |text| dns1035_label(&completed(text)),
+    },
+    NamedFormat { name: "labelValue", pattern_length: 40, faults: label_value },
     NamedFormat {
         name: "uri",
+        pattern_length: 1_103,
         faults: |text| urls::check(text).err().map(|fault| fault.to_string()).into_iter().collect(),
     },
-    NamedFormat { name: "uuid", faults: |text| unless(is_uuid(text), "does not match the UUID format") },
-    NamedFormat { name: "byte", faults: |text| unless(is_base64(text), "invalid base64") },
-    NamedFormat { name: "date", faults: |text| unless(is_date(text), "invalid date") },
-    NamedFormat { name: "datetime", faults: |text| unless(is_datetime(text), "invalid datetime") },
+    NamedFormat {
+        name: "uuid",
+        pattern_length: 70,
+        faults: |text| unless(is_uuid(text), "does not match the UUID format"),
+    },
+    NamedFormat {
+        name: "byte",
+        pattern_length: 84,
+        faults: |text| unless(is_base64(text), "invalid base64"),
+    },
+    NamedFormat { name: "date", pattern_length: 71, faults: |text| unless(is_date(text), "invalid date") },
+    NamedFormat {
+        name: "datetime",
+        pattern_length: 71,
+        faults: |text| unless(is_datetime(text), "invalid datetime"),
+    },
 ];
 
 /// Longest message but for the text that it may repeat, escaped.
@@ -69,6 +100,11 @@ const BYTES_PER_BYTE: usize = 8;
 
 fn named(name: &str) -> Option<&'static NamedFormat> {
     FORMATS.iter().find(|format| format.name == name)
+}
+
+/// Whether a text is of the format of this name.
+pub(crate) fn is_of(format: &str, text: &str) -> bool {
+    named(format).is_some_and(|format| (format.faults)(text).is_empty())
 }
 
 fn constant<'a>(name: &'static str) -> Outcome<'a> {

@@ -55,6 +55,11 @@ impl Network {
         Self { address, length: self.length }
     }
 
+    /// Bytes of the prefix.
+    pub(crate) fn bytes(self) -> u64 {
+        u64::from(self.length).div_ceil(8)
+    }
+
     /// Networks of the other family contain nothing, `::/0` not even `0.0.0.0`.
     fn contains(self, address: IpAddr) -> bool {
         self.address.is_ipv4() == address.is_ipv4()

@@ -50,17 +50,21 @@ fn unwrap<'a>(name: &'static str, meter: &Meter, arguments: &[Val<'a>]) -> Outco
     Val::list(found)
 }
 
-/// A field of an optional: empty when the optional is, or when it has no such field. Lists are asked for an index.
-pub(crate) fn select<'a>(optional: Option<&OptionalVal<'a>>, field: &str) -> Outcome<'a> {
-    if let Some(OptionalVal { value, .. }) = optional
-        && value.as_list().is_some()
-    {
-        return Err(EvalError::no_such_overload("_._", std::slice::from_ref(value)));
-    }
-    match optional.and_then(|optional| compare::field(&optional.value, field)) {
+/// A field of an optional: empty when the optional is, or when it has no such field.
+pub(crate) fn select<'a>(optional: Option<&OptionalVal<'a>>, name: &str) -> Outcome<'a> {
+    let Some(optional) = optional else { return Ok(Val::Optional(None)) };
+    match field(&optional.value, name)? {
         Some(found) => Val::optional(found),
         None => Ok(Val::Optional(None)),
     }
+}
+
+/// A field that may be missing, which it is of scalars too. An error for lists, which are asked for an index.
+pub(crate) fn field<'a>(value: &Val<'a>, name: &str) -> Result<Option<Val<'a>>, EvalError> {
+    if value.as_list().is_some() {
+        return Err(EvalError::no_such_overload("_._", std::slice::from_ref(value)));
+    }
+    Ok(compare::field(value, name))
 }
 
 /// What a value has at an index or under a key, as an optional. What is neither list nor map has nothing.
@@ -111,6 +115,7 @@ fn is_zero(value: &Val<'_>) -> bool {
         | Val::Url(_)
         | Val::Ip(_)
         | Val::Cidr(_)
-        | Val::Format(_) => false,
+        | Val::Format(_)
+        | Val::Authorization(_) => false,
     }
 }

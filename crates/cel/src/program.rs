@@ -34,8 +34,8 @@ impl Program {
     pub fn compile(source: &str, scope: &Scope) -> Result<Self, CompileError> {
         let (plan, uses, result) = syntax::parse(source, |tree| {
             let checked = check::check(tree, scope)?;
-            let (plan, uses) =
-                compile::compile(tree, scope, checked.patterns).map_err(|fault| vec![fault])?;
+            let (plan, uses) = compile::compile(tree, scope, checked.overloads, checked.patterns)
+                .map_err(|fault| vec![fault])?;
             Ok((plan, uses, checked.result))
         })?;
         Ok(Self { inner: Arc::new(Inner { source: source.to_owned(), plan, uses, result }) })
@@ -67,10 +67,14 @@ impl Program {
         &self.inner.source
     }
 
-    /// Evaluates within the activation's limits.
+    /// Evaluates within the activation's limits, and its budget when it has one: an evaluation that goes beyond
+    /// the budget is an error whatever it gave.
     pub fn evaluate<'a>(&self, activation: &Activation<'a>) -> Result<Value<'a>, EvalError> {
+        activation.check_budget()?;
         activation.meter.reset(activation.limits);
-        Machine::new(activation).evaluate(&self.inner.plan).map(Value)
+        let result = Machine::new(activation).evaluate(&self.inner.plan).map(Value);
+        activation.pay()?;
+        result
     }
 
     /// Whether the expression, or a definition it uses, reads this variable of its scope.

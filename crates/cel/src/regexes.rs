@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use regex::{Regex, RegexBuilder};
 
+use crate::cost;
 use crate::error::EvalError;
 use crate::functions::{Function, Outcome};
 use crate::meter::Meter;
@@ -39,6 +40,8 @@ const HEAVY_TICKS_PER_BYTE: usize = 16;
 pub(crate) struct Pattern {
     regex: Regex,
     heavy: bool,
+    /// What applying it multiplies the cost of a text by.
+    cost: u64,
 }
 
 impl Pattern {
@@ -46,15 +49,20 @@ impl Pattern {
         if source.len() > MAX_PATTERN_BYTES {
             return Err(EvalError::InvalidPattern(format!("longer than {MAX_PATTERN_BYTES} bytes")));
         }
+        let cost = cost::pattern(source.chars().count() as u64);
         let build = |size| RegexBuilder::new(source).size_limit(size).dfa_size_limit(size).build();
         match build(ORDINARY_BYTES) {
-            Ok(regex) => Ok(Self { regex, heavy: false }),
+            Ok(regex) => Ok(Self { regex, heavy: false, cost }),
             Err(regex::Error::CompiledTooBig(_)) => {
                 let regex = build(MAX_COMPILED_BYTES).map_err(|error| invalid(&error))?;
-                Ok(Self { regex, heavy: true })
+                Ok(Self { regex, heavy: true, cost })
             }
             Err(error) => Err(invalid(&error)),
         }
+    }
+
+    pub(crate) fn cost(&self) -> u64 {
+        self.cost
     }
 
     fn meter(&self, meter: &Meter, text: &str) -> Result<(), EvalError> {

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use serde_json::Value as Json;
 use time::OffsetDateTime;
 
+use crate::authorizer::{Authorization, Authorizer, Caller, Resource, User};
 use crate::error::EvalError;
 use crate::named_formats::NamedFormat;
 use crate::networks::Network;
@@ -54,6 +55,18 @@ impl<'a> Value<'a> {
     /// A `string`, borrowed.
     pub fn str(value: &'a str) -> Self {
         Self(Val::Str(Text::Borrowed(value)))
+    }
+
+    /// The `authorizer` of a user's request.
+    pub fn authorizer(authorizer: &'a dyn Authorizer, user: Arc<User>) -> Self {
+        let caller = Caller { authorizer, user };
+        Self(Val::Authorization(Arc::new(Authorization::Authorizer(caller))))
+    }
+
+    /// The `authorizer.requestResource` of a user's request: the check of what the request is about.
+    pub fn resource_authorizer(authorizer: &'a dyn Authorizer, user: Arc<User>, resource: Resource) -> Self {
+        let caller = Caller { authorizer, user };
+        Self(Val::Authorization(Arc::new(Authorization::Resource(caller, resource))))
     }
 
     /// The value of a `bool`.
@@ -204,6 +217,7 @@ pub(crate) enum Val<'a> {
     Ip(Arc<IpAddr>),
     Cidr(Arc<Network>),
     Format(&'static NamedFormat),
+    Authorization(Arc<Authorization<'a>>),
 }
 
 /// The items of either kind of list.
@@ -452,6 +466,7 @@ impl<'a> Val<'a> {
             Self::Ip(_) => "net.IP",
             Self::Cidr(_) => "net.CIDR",
             Self::Format(_) => "kubernetes.NamedFormat",
+            Self::Authorization(value) => value.type_name(),
         }
     }
 }

@@ -73,9 +73,13 @@ impl<'a> Value<'a> {
             }
             Val::Optional(held) => View::Optional(held.as_ref().map(|held| Value(held.value.clone()))),
             Val::Type(name) => View::Type(name),
-            Val::Quantity(_) | Val::Version(_) | Val::Url(_) | Val::Ip(_) | Val::Cidr(_) | Val::Format(_) => {
-                View::Opaque(self.0.type_name())
-            }
+            Val::Quantity(_)
+            | Val::Version(_)
+            | Val::Url(_)
+            | Val::Ip(_)
+            | Val::Cidr(_)
+            | Val::Format(_)
+            | Val::Authorization(_) => View::Opaque(self.0.type_name()),
         }
     }
 }

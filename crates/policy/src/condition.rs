@@ -1,7 +1,7 @@
 //! matchConditions.
 
 use sallyport_api::MatchCondition;
-use sallyport_cel::{Scope, Type};
+use sallyport_cel::{Budget, Scope, Type};
 
 use crate::error::{DefinitionError, PolicyError};
 use crate::expression::{Expression, Inputs, Uses, condition_scope};
@@ -42,12 +42,14 @@ impl Conditions {
             return Ok(true);
         }
         let activation = inputs.for_conditions(self.family).activate(&self.scope);
+        activation.set_budget(Budget::MATCH_CONDITIONS);
         let mut errors = Vec::new();
         for condition in &self.all {
             inputs.check_time()?;
             match condition.evaluate_bool(&activation) {
                 Ok(true) => {}
                 Ok(false) => return Ok(false),
+                Err(error) if error.is_out_of_budget() => return Err(error),
                 Err(error) => errors.push(error),
             }
         }

@@ -104,7 +104,10 @@ impl PolicyError {
             | Self::Decoding(_)
             | Self::TooLong(_) => true,
             Self::Configuration(_, ConfigurationError::UnknownKind(_)) => return (503, "ServiceUnavailable"),
-            Self::Evaluation(_, source) => source.is_limit(),
+            // As in Kubernetes, what costs too much is the policy's fault.
+            Self::Evaluation(_, source) => {
+                source.is_limit() && !matches!(source, EvalError::CostExceeded | EvalError::BudgetExceeded)
+            }
             Self::Several(errors) => errors.iter().any(|error| error.status().0 == 500),
             Self::Type { .. }
             | Self::Operation { .. }
@@ -115,6 +118,11 @@ impl PolicyError {
             | Self::Configuration(..) => false,
         };
         if internal { (500, "InternalError") } else { (422, "Invalid") }
+    }
+
+    /// Whether the policy's expressions have spent their budget, which ends the policy.
+    pub(crate) fn is_out_of_budget(&self) -> bool {
+        matches!(self, Self::Evaluation(_, EvalError::BudgetExceeded))
     }
 
     /// What the API server answers in place of everything that its mutating policies say, and whatever their

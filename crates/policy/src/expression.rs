@@ -1,17 +1,26 @@
 //! Expressions of a policy, each with the name that messages give it, and what they are evaluated over.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use sallyport_api::{ForEach, Variable};
-use sallyport_cel::{Activation, Limits, Program, Scope, Type, Value as Cel};
+use sallyport_cel::{
+    Activation, Attributes, Authorizer, Budget, Decision, Limits, Program, Resource, Scope, Type, User,
+    Value as Cel,
+};
 use serde_json::Value;
 
 use crate::documents::Documents;
 use crate::error::{DefinitionError, PolicyError};
 use crate::family::Family;
+use crate::request::Request;
 
 /// What every expression may use.
-const VARIABLES: [&str; 4] = ["object", "oldObject", "request", "namespaceObject"];
+const VARIABLES: [&str; 5] = ["object", "oldObject", "request", "namespaceObject", AUTHORIZER];
+/// What the user who asks may do.
+const AUTHORIZER: &str = "authorizer";
+/// The same, with what is asked filled in from the request.
+const REQUEST_RESOURCE: &str = "authorizer.requestResource";
 /// The settings of a policy, where it has any.
 const PARAMS: &str = "params";
 /// Most elements of a `forEach`.
@@ -101,6 +110,7 @@ pub(crate) struct Uses {
     old_object: bool,
     request: bool,
     namespace_object: bool,
+    authorizer: bool,
 }
 
 impl Uses {
@@ -108,6 +118,7 @@ impl Uses {
         self.old_object |= program.uses("oldObject");
         self.request |= program.uses("request");
         self.namespace_object |= program.uses("namespaceObject");
+        self.authorizer |= program.uses(AUTHORIZER) || program.uses(REQUEST_RESOURCE);
     }
 }
 
@@ -121,6 +132,7 @@ pub(crate) enum Purpose {
 /// The scope of matchConditions: no variables, and nothing to make patches with.
 pub(crate) fn condition_scope(params: bool) -> Scope {
     let mut scope = Scope::admission();
+    scope.declare_authorizer();
     if params {
         scope.declare_params();
     }
@@ -136,6 +148,7 @@ pub(crate) fn scope_with(
     uses: &mut Uses,
 ) -> Result<Scope, DefinitionError> {
     let mut scope = Scope::admission();
+    scope.declare_authorizer();
     if params {
         scope.declare_params();
     }
@@ -231,6 +244,8 @@ pub(crate) struct Inputs<'a> {
     request: Option<&'a Value>,
     namespace_object: Option<&'a Value>,
     params: Option<&'a Value>,
+    /// The request, when the policy asks what its user may do.
+    asking: Option<&'a Request>,
     deadline: Instant,
 }
 
@@ -243,6 +258,7 @@ impl<'a> Inputs<'a> {
             request: if uses.request { Some(documents.request()?) } else { None },
             namespace_object: if uses.namespace_object { documents.namespace_object()? } else { None },
             params: None,
+            asking: uses.authorizer.then_some(documents.review.request),
             deadline: Instant::now() + MAX_DURATION,
         })
     }
@@ -266,14 +282,29 @@ impl<'a> Inputs<'a> {
         Self { namespace_object, ..self }
     }
 
+    /// Expressions evaluated with the same activation share the API server's budget for a policy.
     pub(crate) fn activate(&self, scope: &Scope) -> Activation<'a> {
         let mut activation = Activation::new(scope, Limits::default());
+        activation.set_budget(Budget::POLICY);
         let cel = |value: Option<&'a Value>| value.map_or_else(Cel::null, Cel::from);
         activation.bind("object", cel(self.object));
         activation.bind("oldObject", cel(self.old_object));
         activation.bind("request", cel(self.request));
         activation.bind("namespaceObject", cel(self.namespace_object));
         activation.bind(PARAMS, cel(self.params));
+        if let Some(request) = self.asking {
+            let user = Arc::new(user(request));
+            let resource = Resource {
+                group: request.resource.group.clone(),
+                resource: request.resource.resource.clone(),
+                subresource: request.sub_resource.clone(),
+                namespace: request.namespace.clone(),
+                name: request.name.clone(),
+                ..Resource::default()
+            };
+            activation.bind(AUTHORIZER, Cel::authorizer(&Unconnected, Arc::clone(&user)));
+            activation.bind(REQUEST_RESOURCE, Cel::resource_authorizer(&Unconnected, user, resource));
+        }
         activation
     }
 
@@ -283,6 +314,26 @@ impl<'a> Inputs<'a> {
             return Err(PolicyError::TooLong(MAX_DURATION.as_millis()));
         }
         Ok(())
+    }
+}
+
+/// An authorizer that has no opinion, and says why.
+struct Unconnected;
+
+impl Authorizer for Unconnected {
+    fn check(&self, _: &Attributes<'_>) -> Decision {
+        let error = "no authorizer is connected: what users may do cannot be asked here";
+        Decision { error: Some(error.to_owned()), ..Decision::default() }
+    }
+}
+
+fn user(request: &Request) -> User {
+    let info = &request.user_info;
+    User {
+        name: info.username.clone(),
+        uid: info.uid.clone(),
+        groups: info.groups.clone(),
+        extra: info.extra.iter().map(|(key, values)| (key.clone(), values.clone())).collect(),
     }
 }
 

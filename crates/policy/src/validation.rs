@@ -7,7 +7,7 @@ use sallyport_api::{
     AuditAnnotation, FailurePolicy, MatchConstraints, OperationType, Reason, ValidatingAdmissionPolicy,
     ValidatingAdmissionPolicyBinding, Validation, ValidationAction, ValidationPolicy, ValidationPolicySpec,
 };
-use sallyport_cel::{Activation, Scope, Type};
+use sallyport_cel::{Activation, Budget, Scope, Type};
 use serde_json::Value;
 
 use crate::admission_policy;
@@ -298,10 +298,23 @@ impl CompiledValidation {
             return self.judge(shared, findings);
         };
         let mut activation = inputs.activate(scope);
-        for element in each.elements(&activation)? {
+        hand_over(shared, &activation);
+        let result = self.judge_each(inputs, each, &mut activation, findings);
+        hand_over(&activation, shared);
+        result
+    }
+
+    fn judge_each(
+        &self,
+        inputs: &Inputs<'_>,
+        each: &Loop,
+        activation: &mut Activation<'_>,
+        findings: &mut Findings<'_>,
+    ) -> Result<(), PolicyError> {
+        for element in each.elements(activation)? {
             inputs.check_time()?;
-            each.bind(&mut activation, element);
-            self.judge(&activation, findings)?;
+            each.bind(activation, element);
+            self.judge(activation, findings)?;
         }
         Ok(())
     }
@@ -329,6 +342,13 @@ impl CompiledValidation {
             single: self.each.is_some(),
         });
         Ok(())
+    }
+}
+
+/// The budget that is left goes on to another activation.
+fn hand_over(from: &Activation<'_>, to: &Activation<'_>) {
+    if let Some(budget) = from.budget() {
+        to.set_budget(budget);
     }
 }
 
@@ -390,9 +410,14 @@ impl CompiledValidations {
             inputs.check_time()?;
             findings.index = index;
             if let Err(error) = validation.evaluate(&inputs, &activation, &mut findings) {
+                if error.is_out_of_budget() {
+                    return Err(error);
+                }
                 findings.errors.push((index, error));
             }
         }
+        // Audit annotations have the whole budget for themselves.
+        activation.set_budget(Budget::POLICY);
         for (suffix, expression) in &self.annotations {
             inputs.check_time()?;
             match annotation_value(expression, &activation) {

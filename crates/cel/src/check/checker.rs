@@ -1,5 +1,7 @@
 //! Goes through the tree and finds the type of every expression.
 
+use std::collections::HashMap;
+
 use cel::common::ast::{
     CallExpr, ComprehensionExpr, EntryExpr, Expr, IdedEntryExpr, IdedExpr, ListExpr, LiteralValue,
     StructExpr, operators,
@@ -20,20 +22,25 @@ const MAX_FAULTS: usize = 100;
 /// Names that a type or a variable with dots in its name begins with.
 const QUALIFIERS: &[&str] = &["Object", "authorizer", "google", "net"];
 
+/// The overloads of calls, by the calls' numbers, where only one fits the types.
+pub(crate) type Overloads = HashMap<u64, &'static Overload>;
+
 /// What the check found out about a good expression.
 #[derive(Debug)]
 pub(crate) struct Checked {
     /// The type of the result.
     pub(crate) result: Type,
+    pub(crate) overloads: Overloads,
     pub(crate) patterns: Patterns,
 }
 
 /// The type of an expression's result, or all that is wrong with it.
 pub(crate) fn check(tree: &IdedExpr, scope: &Scope) -> Result<Checked, Vec<Fault>> {
     let (bindings, faults, lint) = (Bindings::new(), Vec::new(), Lint::default());
-    let mut checker = Checker { scope, locals: Vec::new(), bindings, faults, lint };
+    let mut checker =
+        Checker { scope, locals: Vec::new(), bindings, overloads: Overloads::new(), faults, lint };
     let result = checker.check(tree);
-    let Checker { mut bindings, mut faults, lint, .. } = checker;
+    let Checker { mut bindings, overloads, mut faults, lint, .. } = checker;
     let result = bindings.settle(&result);
     let patterns = if faults.is_empty() { lint.report(&mut bindings, &mut faults) } else { Patterns::new() };
     if bindings.is_exhausted() {
@@ -42,7 +49,7 @@ pub(crate) fn check(tree: &IdedExpr, scope: &Scope) -> Result<Checked, Vec<Fault
     if faults.iter().any(|fault| fault.kind == FaultKind::Macro) {
         faults.retain(|fault| fault.kind == FaultKind::Macro);
     }
-    if faults.is_empty() { Ok(Checked { result, patterns }) } else { Err(faults) }
+    if faults.is_empty() { Ok(Checked { result, overloads, patterns }) } else { Err(faults) }
 }
 
 pub(super) struct Checker<'t> {
@@ -50,6 +57,7 @@ pub(super) struct Checker<'t> {
     /// Variables of the macros around, innermost last.
     locals: Vec<(&'t str, Type)>,
     pub(super) bindings: Bindings,
+    overloads: Overloads,
     pub(super) faults: Vec<Fault>,
     lint: Lint<'t>,
 }
@@ -267,11 +275,17 @@ impl<'t> Checker<'t> {
         member: bool,
     ) -> Type {
         let mut result: Option<Type> = None;
+        self.overloads.remove(&expr.id);
         for overload in overloads {
             if overload.member != member {
                 continue;
             }
             let Some(found) = self.fits(overload, arguments) else { continue };
+            if result.is_none() {
+                self.overloads.insert(expr.id, overload);
+            } else {
+                self.overloads.remove(&expr.id);
+            }
             result = Some(match result {
                 None => found,
                 Some(Type::Dyn) => Type::Dyn,

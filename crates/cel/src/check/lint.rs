@@ -19,7 +19,7 @@ use crate::regexes::Pattern;
 use crate::syntax::Fault;
 
 /// What converting one constant may cost.
-pub(crate) const LIMITS: Limits = Limits { ticks: 10_000, bytes: 64 << 10 };
+pub(crate) const LIMITS: Limits = Limits { cost: 10_000, ticks: 10_000, bytes: 64 << 10 };
 
 /// Literal patterns that were compiled for the check, by their nodes.
 pub(crate) type Patterns = HashMap<u64, Arc<Pattern>>;

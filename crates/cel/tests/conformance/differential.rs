@@ -24,8 +24,8 @@ const ENOUGH: usize = 25;
 /// What an engine makes of an expression.
 #[derive(Clone, Debug, PartialEq)]
 enum Answer {
-    /// Type and JSON.
-    Value(String, Json),
+    /// Type, JSON and cost.
+    Value(String, Json, u64),
     Failure {
         kind: String,
         sort: &'static str,
@@ -92,7 +92,10 @@ impl Round {
             .map_err(|error| failure(if error.is_limit() { "cost" } else { "runtime" }, &error.to_string()));
         match outcome {
             Ok(value) => match notation::write(&value) {
-                Ok(written) => Answer::Value(value.type_name().to_owned(), written),
+                Ok(written) => {
+                    let cost = activation.cost() + activation.definitions_cost();
+                    Answer::Value(value.type_name().to_owned(), written, cost)
+                }
                 Err(message) => failure("runtime", &message),
             },
             Err(failure) => failure,
@@ -119,20 +122,20 @@ fn sort(message: &str) -> &'static str {
 }
 
 fn theirs(answer: &Json) -> Answer {
-    match answer["kind"].as_str() {
-        Some(kind) => failure(kind, answer["error"].as_str().unwrap_or_default()),
-        None => {
-            Answer::Value(answer["type"].as_str().unwrap_or_default().to_owned(), answer["value"].clone())
-        }
+    if let Some(kind) = answer["kind"].as_str() {
+        return failure(kind, answer["error"].as_str().unwrap_or_default());
     }
+    let kind = answer["type"].as_str().unwrap_or_default().to_owned();
+    let cost = answer["cost"].as_u64().expect("a value has a cost");
+    Answer::Value(kind, answer["value"].clone(), cost)
 }
 
 fn compare(ours: &Answer, theirs: &Answer) -> Match {
     match (ours, theirs) {
-        (Answer::Value(kind, value), Answer::Value(other_kind, other)) => {
+        (Answer::Value(kind, value, cost), Answer::Value(other_kind, other, other_cost)) => {
             // As text, since -0.0 equals 0.0.
             let (value, other) = (value.to_string(), other.to_string());
-            let same = kind == other_kind && value == other;
+            let same = kind == other_kind && value == other && cost == other_cost;
             if same { Match::Same } else { Match::Different }
         }
         (Answer::Failure { kind, .. }, Answer::Failure { kind: other, .. }) if kind == other => Match::Same,
@@ -150,16 +153,7 @@ fn varies(oracle: &mut Oracle, question: &Json, answer: &Answer) -> bool {
 fn awaited(round: &Round, expression: &str, ours: &Answer, theirs: &Answer) -> Option<&'static str> {
     let expression = &(expression.to_owned() + &used(round, expression));
     let refuses = |words| matches!(theirs, Answer::Failure { message, .. } if message.contains(words));
-    let of_list = refuses("unsupported index type 'string' in list") || refuses("*types.Err is not");
-    if expression.contains("has(") && of_list {
-        return Some("has() of a field of a list");
-    }
-    let is_zero = |answer: &Answer| matches!(answer, Answer::Value(_, value) if ["0", "0.0", "\"0s\""].contains(&value.to_string().as_str()));
-    let mistaken = matches!(ours, Answer::Failure { sort: "overload", .. });
-    if expression.contains(".sum()") && (is_zero(ours) || mistaken) {
-        return Some("the sum of an empty list, whose type the machine does not know");
-    }
-    if refuses("error during formatting") && matches!(ours, Answer::Value(..)) {
+    if refuses("error during formatting") {
         return Some("clauses of a literal format, checked within literals of maps too");
     }
     let words = |words: &[&str]| words.iter().any(|word| expression.contains(word));
@@ -172,10 +166,16 @@ fn awaited(round: &Round, expression: &str, ours: &Answer, theirs: &Answer) -> O
         // In the API server a sum may stand on the left of == only.
         return Some("a quantity compared with a sum of quantities");
     }
-    let holds_optional =
-        matches!(ours, Answer::Value(_, value) if value.to_string().contains(r#"{"$optional":{"$optional""#));
-    if expression.contains(".optMap(")
-        && (refuses("of type 'error'") || refuses("conversion to ref.Val") || holds_optional)
+    let holds_optional = matches!(ours, Answer::Value(_, value, _) if value.to_string().contains(r#"{"$optional":{"$optional""#));
+    let unwrapped = matches!((ours, theirs), (Answer::Value(kind, ..), Answer::Value(other, ..))
+        if kind == "optional_type" && other != kind);
+    if words(&[".optMap(", ".optFlatMap("])
+        && (refuses("of type 'error'")
+            || refuses("conversion to ref.Val")
+            || refuses("reference to undefined type: ")
+            || refuses("no such overload: value(")
+            || holds_optional
+            || unwrapped)
     {
         return Some("the API server's optMap(), which makes errors of its own types and unwraps optionals");
     }
@@ -184,17 +184,6 @@ fn awaited(round: &Round, expression: &str, ours: &Answer, theirs: &Answer) -> O
     }
     if refuses("panic: ") {
         return Some("panics of the API server, such as at [?dyn(optional.of(1))]");
-    }
-    if expression.contains(".sortBy(") && refuses("no such overload: @sortByAssociatedKeys") {
-        return Some("sortBy() of a map");
-    }
-    if expression.contains(".?")
-        && matches!(ours, Answer::Failure { message, .. } if message.contains("_?._("))
-    {
-        return Some("a.?b of what has no fields");
-    }
-    if words(&[".or(", ".orValue("]) && matches!(ours, Answer::Failure { sort: "overload", .. }) {
-        return Some("or() of what is no optional");
     }
     None
 }

@@ -7,11 +7,11 @@ use sallyport_cel::{Activation, Limits, MAX_DEPTH, MAX_SOURCE_BYTES, Program, Sc
 use serde_json::{Value as Json, json};
 
 /// The stack of a worker thread of an async runtime, and of a thread of the standard library.
-const STACK_BYTES: usize = 2 << 20;
+pub(crate) const STACK_BYTES: usize = 2 << 20;
 
 /// Far above what any of these takes, even unoptimised on a busy machine. Without the bounds most would run
 /// for minutes, or end the process.
-const SOON: Duration = Duration::from_secs(5);
+pub(crate) const SOON: Duration = Duration::from_secs(30);
 
 fn on_small_stack<T: Send + 'static>(run: impl FnOnce() -> T + Send + 'static) -> T {
     thread::Builder::new().stack_size(STACK_BYTES).spawn(run).unwrap().join().unwrap()
@@ -43,14 +43,15 @@ fn nested(levels: usize, name: &str, inner: &str) -> String {
     (0..levels).fold(inner.to_owned(), |body, level| format!("{}.{name}(x{level}, {body})", hundred()))
 }
 
-/// rust.md 2.4: each of these ended the process, or took seconds, in one library or another.
-#[test]
-fn hostile_expressions_end_soon_with_an_error() {
+/// Each of these ended the process, or took seconds, in one library or another. A name, the expression, and what
+/// the error says; nothing where the end alone is what matters.
+pub(crate) fn expressions() -> Vec<(&'static str, String, &'static str)> {
     let deep = "nests deeper than";
     let recursion = "recursion limit exceeded";
-    let cost = "cost limit exceeded";
+    // The API server's limit on cost or our own on steps, whichever comes first.
+    let cost = "operation cancelled";
     let size = "too large";
-    let rows: Vec<(&str, String, &str)> = vec![
+    vec![
         ("sum", format!("1{} > 0", "+1".repeat(4_000)), deep),
         ("concatenation", format!("'a'{} == 'a'", "+'a'".repeat(2_000)), deep),
         ("index", format!("[[1]]{}", "[0]".repeat(2_600)), deep),
@@ -109,12 +110,15 @@ fn hostile_expressions_end_soon_with_an_error() {
         ("precision", "'%.9999999999f'.format([1.0])".to_owned(), "invalid precision"),
         ("distinct", "lists.range(50000).distinct().size() > 0".to_owned(), cost),
         ("sort", "lists.range(99999).sortBy(x, -x).sort().size() > 0".to_owned(), ""),
-    ];
+    ]
+}
+
+#[test]
+fn hostile_expressions_end_soon_with_an_error() {
     let mut failed = Vec::new();
-    for (name, source, message) in rows {
+    for (name, source, message) in expressions() {
         let (result, took) = attempt(source, json!({"a": null}));
         let as_wanted = match &result {
-            // An empty message: the end alone is what matters.
             _ if message.is_empty() => true,
             Ok(_) => false,
             Err(error) => error.contains(message),
@@ -136,7 +140,7 @@ fn the_deepest_expressions_fit_a_small_stack() {
         (format!("{}1{} == 0", "dyn(".repeat(94), ")".repeat(94)), Json::Bool(false)),
         (format!("{}true", "false?false:".repeat(levels)), Json::Bool(true)),
         (format!("{}[]", "[1].map(x,".repeat(24)) + &")".repeat(24) + ".size() == 1", Json::Bool(true)),
-        (format!("{}optional.of(1){}.hasValue()", "", ".optMap(x,x)".repeat(90)), Json::Bool(true)),
+        (format!("optional.of(1){}.hasValue()", ".optMap(x,1)".repeat(90)), Json::Bool(true)),
     ];
     for (source, expected) in rows {
         let (result, _) = attempt(source.clone(), Json::Null);
@@ -212,7 +216,7 @@ fn limits_are_not_absorbed() {
 #[test]
 fn each_evaluation_has_the_whole_limits() {
     let scope = Scope::default();
-    let activation = Activation::new(&scope, Limits { ticks: 400, bytes: 100_000 });
+    let activation = Activation::new(&scope, Limits { ticks: 400, bytes: 100_000, ..Limits::default() });
     let program = Program::compile("lists.range(100).map(x, x).size()", &scope).unwrap();
     for _ in 0..20 {
         assert_eq!(program.evaluate(&activation).unwrap().as_int(), Some(100));

@@ -187,6 +187,14 @@ fn optionals() {
         "optional.of(1).orValue(1 / 0) == 1",
         "optional.of(1).optMap(x, x + 1).value() == 2 && !optional.none().optMap(x, x + 1).hasValue()",
         "optional.of([1]).optFlatMap(x, x[?0]).value() == 1",
+        // Values of types that are only known when evaluated.
+        "optional.of(1).optFlatMap(x, dyn(x)) == 1",
+        "object.spec.replicas.orValue(1) == 3",
+        "dyn(object.spec.replicas.or(optional.of(1))) == 3",
+        "!object.spec.replicas.?name.hasValue()",
+        "!object.metadata.annotations.?name.hasValue()",
+        "type([1.0].filter(x, false).sum()) == double",
+        "type([dyn(1.0)].filter(x, false).sum()) == int",
         "[?optional.none(), ?optional.of(1)] == [1]",
         "{?'a': optional.none(), 'b': 1} == {'b': 1}",
         "optional.of(1) == optional.of(1) && optional.none() != optional.of(1)",
@@ -198,7 +206,11 @@ fn optionals() {
         ("optional.none().value()", "optional.none() dereference"),
         ("{?'a': dyn(1)}", "type conversion error"),
         ("optional.of(1)", "cannot be written as JSON"),
-        ("optional.of(1).optFlatMap(x, dyn(x))", "no such overload"),
+        ("object.spec.replicas.optMap(x, x)", "no such overload: hasValue(int)"),
+        ("has(object.spec.containers.name)", "no such overload"),
+        ("has(object.spec.?containers.name)", "no such overload"),
+        ("object.spec.containers.?name", "no such overload"),
+        ("object.metadata.labels.sortBy(k, k)", "no such overload: @sortByAssociatedKeys"),
     ]);
 }
 

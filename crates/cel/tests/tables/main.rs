@@ -1,11 +1,15 @@
 //! Tables of expressions with what they give, through the public surface alone.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // tests
 
+mod authorizers;
 mod bounds;
 mod check;
+mod costs;
+mod hostile;
 mod kubernetes;
 mod language;
 mod libraries;
+mod speed;
 mod surface;
 
 use sallyport_cel::{Activation, Limits, Program, Scope, Value};

@@ -3,6 +3,7 @@
 
 mod admission_policies;
 mod configurations;
+mod costs;
 mod definitions;
 mod fixtures;
 mod idempotence;
