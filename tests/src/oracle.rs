@@ -19,13 +19,23 @@ pub const IN_FORCE: Duration = Duration::from_secs(60);
 /// How often it is looked whether they are.
 pub const POLL: Duration = Duration::from_millis(100);
 
+/// How often it is asked, if need be.
+const ATTEMPTS: usize = 3;
+/// How a request ends in the audit log.
+const ENDS: [&str; 2] = ["ResponseComplete", "Panic"];
+
 /// Where custom kinds are defined.
 pub const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
 /// Where Namespaces are.
 pub const NAMESPACES: &str = "/api/v1/namespaces";
-/// Annotations by which the API server says who let a request in, and what its webhooks did.
-const OTHERS: [&str; 4] =
-    ["authorization.k8s.io/", "pod-security.kubernetes.io/", "mutation.webhook.", "validation.webhook."];
+/// Annotations by which the API server says who let a request in, what its webhooks did, and what took long.
+const OTHERS: [&str; 5] = [
+    "apiserver.latency.k8s.io/",
+    "authorization.k8s.io/",
+    "pod-security.kubernetes.io/",
+    "mutation.webhook.",
+    "validation.webhook.",
+];
 
 /// A running API server.
 pub struct Oracle {
@@ -56,6 +66,11 @@ impl Call {
     /// A call by the administrator.
     pub fn new(method: Method, path: impl Into<String>, body: Option<Value>) -> Self {
         Self { method, path: path.into(), body, user: None, id: None, audited: false }
+    }
+
+    /// Whether it changes nothing.
+    fn is_safe(&self) -> bool {
+        self.method == Method::GET || self.path.ends_with("?dryRun=All")
     }
 }
 
@@ -113,6 +128,26 @@ impl Oracle {
     /// # Panics
     /// When there is no answer.
     pub async fn send(&self, call: &Call) -> Answer {
+        self.try_send(call).await.unwrap_or_else(|error| panic!("{} {}: {error}", call.method, call.path))
+    }
+
+    /// Asks it something. What changes nothing is asked more than once if there is no answer: connections end.
+    ///
+    /// # Errors
+    /// When there is no answer: the API server closes the connection when it panics.
+    pub async fn try_send(&self, call: &Call) -> kube::Result<Answer> {
+        let attempts = if call.is_safe() { ATTEMPTS } else { 1 };
+        let mut answer = self.ask(call).await;
+        for _ in 1..attempts {
+            if answer.is_ok() {
+                break;
+            }
+            answer = self.ask(call).await;
+        }
+        answer
+    }
+
+    async fn ask(&self, call: &Call) -> kube::Result<Answer> {
         let mut request = Request::builder().method(call.method.clone()).uri(&call.path);
         if call.body.is_some() {
             request = request.header("content-type", "application/json");
@@ -129,18 +164,13 @@ impl Oracle {
         }
         let body = call.body.as_ref().map(|body| body.to_string().into_bytes()).unwrap_or_default();
         let request = request.body(Body::from(body)).unwrap();
-        let response = self
-            .client
-            .send(request)
-            .await
-            .unwrap_or_else(|error| panic!("{} {}: {error}", call.method, call.path));
-        let (parts, body) = response.into_parts();
-        let bytes = body.collect().await.unwrap().to_bytes();
-        Answer {
+        let (parts, body) = self.client.send(request).await?.into_parts();
+        let bytes = body.collect().await?.to_bytes();
+        Ok(Answer {
             code: parts.status.as_u16(),
             body: serde_json::from_slice(&bytes).unwrap_or_default(),
             warnings: parts.headers.get_all("warning").iter().map(warning).collect(),
-        }
+        })
     }
 
     /// The object at a path.
@@ -190,7 +220,7 @@ impl Oracle {
             // The last line may be half written.
             let events = log.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
             let mut found: BTreeMap<String, BTreeMap<String, String>> = BTreeMap::new();
-            for event in events.filter(|event| event["stage"] == "ResponseComplete") {
+            for event in events.filter(|event| ENDS.contains(&event["stage"].as_str().unwrap_or_default())) {
                 let id = event["auditID"].as_str().unwrap_or_default();
                 if ids.contains(id) {
                     found.insert(id.to_owned(), annotations(&event["annotations"]));

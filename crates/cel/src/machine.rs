@@ -15,7 +15,7 @@ use crate::plan::{Element, Entry, Field, Node, Operator};
 use crate::regexes::{self, Pattern, PatternUse};
 use crate::scope::Slot;
 use crate::value::{Key, Val};
-use crate::{arithmetic, compare, conversions, optionals};
+use crate::{arithmetic, compare, optionals};
 
 /// Deepest nesting of steps, those of definitions included: in a debug build 2 MiB of stack hold twice as many.
 const MAX_DEPTH: usize = 256;
@@ -170,7 +170,7 @@ impl<'e, 'a> Machine<'e, 'a> {
             return Ok(found);
         }
         self.charge(UNIT)?;
-        compare::field(&value, field).ok_or_else(|| EvalError::no_such_key(field))
+        optionals::field(&value, field)?.ok_or_else(|| EvalError::no_such_key(field))
     }
 
     /// A step of an optional chain costs only when it leads somewhere.
@@ -478,9 +478,7 @@ fn present(value: Val<'_>, optional: bool) -> Result<Option<Val<'_>>, EvalError>
     match value {
         value if !optional => Ok(Some(value)),
         Val::Optional(optional) => Ok(optional.map(|optional| optional.value.clone())),
-        other => {
-            Err(EvalError::conversion(other.type_name(), "optional_type", &conversions::display(&other)))
-        }
+        other => Err(EvalError::conversion(other.type_name(), "optional_type")),
     }
 }
 

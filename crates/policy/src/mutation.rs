@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use sallyport_api::{
     FailurePolicy, MatchConstraints, MutatingAdmissionPolicy, MutatingAdmissionPolicyBinding, Mutation,
-    MutationPolicy, MutationPolicySpec, OperationType, PatchType, ReinvocationPolicy,
+    MutationPolicy, MutationPolicySpec, OperationType, ParamKind, PatchType, ReinvocationPolicy,
 };
 use sallyport_cel::{Activation, Scope, Type};
 use serde_json::{Map, Value};
@@ -116,6 +116,7 @@ impl MutationSource {
 pub(crate) struct CompiledMutations {
     pub(crate) conditions: Conditions,
     pub(crate) mutations: Vec<CompiledMutation>,
+    pub(crate) param_kind: Option<ParamKind>,
     pub(crate) bindings: Vec<Binding>,
     pub(crate) uses: Uses,
     pub(crate) reinvoked: bool,
@@ -182,7 +183,8 @@ impl Definition for CompiledMutations {
             })
             .collect::<Result<_, _>>()?;
         let reinvoked = spec.reinvocation_policy == ReinvocationPolicy::IfNeeded;
-        Ok(Self { conditions, mutations, bindings, uses, reinvoked })
+        let param_kind = spec.param_kind.clone();
+        Ok(Self { conditions, mutations, param_kind, bindings, uses, reinvoked })
     }
 }
 

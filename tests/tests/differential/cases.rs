@@ -2,7 +2,7 @@
 //!
 //! A row of `cases/*.yaml` is short for policies of a case and the requests sent under them. `over` names lists of
 //! values; the row stands for a case with each combination of them, in which `$NAME` is the value. `$CASE` is the
-//! case's own name, which is also the name of its namespace. All policies match in that namespace alone or, with
+//! case's own name, which is also the name of its namespace. All policies match in that namespace alone, and no objects outside of namespaces, or, with
 //! `apart: labels`, only objects with the case's label; with `apart: none` the row itself sees to that.
 
 use serde::Deserialize;
@@ -20,6 +20,8 @@ const FILES: &[&str] = &[
     include_str!("cases/mutations.yaml"),
     include_str!("cases/requests.yaml"),
 ];
+/// Makes an item of a list of its place and its short form.
+type MakeItem = dyn Fn(usize, Value) -> Value;
 /// Members of an entry that say what is matched.
 const CONSTRAINTS: [&str; 5] = ["rules", "exclude", "namespaceSelector", "objectSelector", "matchPolicy"];
 
@@ -182,6 +184,9 @@ impl Case {
             Apart::Labels => ("objectSelector", json!({"matchLabels": {"case": self.name}})),
             Apart::None => ("", Value::Null),
         };
+        if apart == Apart::Namespace {
+            namespaced(&mut constraints);
+        }
         // In the binding where the policy has a selector of its own.
         let by_policy = !constraints.contains_key(field);
         if by_policy && !field.is_empty() {
@@ -189,7 +194,7 @@ impl Case {
         }
         spec.insert("matchConstraints".to_owned(), Value::Object(constraints));
         assert!(fields.is_empty(), "{}: unknown members {fields:?}", self.name);
-        self.policies.push(object(kind, "Policy", &name, spec));
+        self.policies.push(object(kind, "Policy", &name, &spec));
         for (index, mut binding) in bindings.into_iter().enumerate() {
             let fields = binding.as_object_mut().unwrap();
             let mut matched = self::constraints(fields);
@@ -210,12 +215,12 @@ impl Case {
                 spec.insert("validationActions".to_owned(), actions);
             }
             assert!(fields.is_empty(), "{}: unknown members {fields:?}", self.name);
-            self.bindings.push(object(kind, "PolicyBinding", &format!("{name}.{index}"), spec));
+            self.bindings.push(object(kind, "PolicyBinding", &format!("{name}.{index}"), &spec));
         }
     }
 }
 
-fn object(kind: &str, what: &str, name: &str, spec: Map<String, Value>) -> Value {
+fn object(kind: &str, what: &str, name: &str, spec: &Map<String, Value>) -> Value {
     json!({"apiVersion": "admissionregistration.k8s.io/v1", "kind": format!("{kind}Admission{what}"),
            "metadata": {"name": name}, "spec": spec})
 }
@@ -231,7 +236,7 @@ fn spec(kind: &str, fields: &mut Map<String, Value>) -> Map<String, Value> {
     if kind == "Mutating" && !spec.contains_key("reinvocationPolicy") {
         spec.insert("reinvocationPolicy".to_owned(), json!("Never"));
     }
-    let list = |value: Option<Value>, item: &dyn Fn(usize, Value) -> Value| {
+    let list = |value: Option<Value>, item: &MakeItem| {
         let items = match value {
             None => return None,
             Some(Value::Array(items)) => items,
@@ -257,7 +262,7 @@ fn spec(kind: &str, fields: &mut Map<String, Value>) -> Map<String, Value> {
         };
         json!({"patchType": kind, field: {"expression": text}})
     };
-    let lists: [(&str, &str, &dyn Fn(usize, Value) -> Value); 4] = [
+    let lists: [(&str, &str, &MakeItem); 4] = [
         ("conditions", "matchConditions", &named),
         ("variables", "variables", &variable),
         ("validations", "validations", &texts),
@@ -273,6 +278,17 @@ fn spec(kind: &str, fields: &mut Map<String, Value>) -> Map<String, Value> {
         spec.insert("paramKind".to_owned(), json!({"apiVersion": version, "kind": kind}));
     }
     spec
+}
+
+/// Selectors of namespaces let objects without one pass, which the objects of other cases are.
+fn namespaced(constraints: &mut Map<String, Value>) {
+    for rule in constraints["resourceRules"].as_array_mut().unwrap() {
+        let resources = rule["resources"].as_array().unwrap();
+        let is_wide = resources.iter().any(|resource| resource.as_str().unwrap().starts_with('*'));
+        if is_wide && rule.get("scope").is_none() {
+            rule["scope"] = json!("Namespaced");
+        }
+    }
 }
 
 /// Takes what says what is matched out of an entry.

@@ -155,10 +155,15 @@ pub fn differences(
             (key, value.clone())
         })
         .collect();
-    if ours.notes != theirs && !is_another_failure(engine, ours, &theirs) {
+    if in_any_order(&ours.notes) != in_any_order(&theirs) && !is_another_failure(engine, ours, &theirs) {
         found.push((Difference::Notes, format!("{:?}, the API server {theirs:?}", ours.notes)));
     }
     found
+}
+
+/// Audit annotations with the values that several bindings give in order: theirs is undefined.
+fn in_any_order(notes: &BTreeMap<String, String>) -> BTreeMap<&str, BTreeSet<&str>> {
+    notes.iter().map(|(key, value)| (key.as_str(), value.split(", ").collect())).collect()
 }
 
 /// Whether theirs is what one of the policies says: of several refusals the API server shows any.
@@ -172,7 +177,7 @@ fn is_among(engine: &Engine, ours: &Foreseen, mine: &Refusal, theirs: &Refusal) 
         return false;
     };
     let alone = engine.validate_alone(policy, binding, review);
-    alone.status.is_some_and(|status| Refusal::ours(&status) == *theirs)
+    alone.into_iter().filter_map(|said| said.status).any(|status| Refusal::ours(&status) == *theirs)
 }
 
 /// Whether the failure in the audit log is another one of several: the API server keeps any.
@@ -189,10 +194,11 @@ fn is_another_failure(engine: &Engine, ours: &Foreseen, theirs: &BTreeMap<String
     else {
         return false;
     };
-    let alone: BTreeMap<_, _> = engine.validate_alone(policy, binding, review).notes.into_iter().collect();
+    let alone = engine.validate_alone(policy, binding, review);
+    let mut failures = alone.iter().flat_map(|said| &said.notes).filter(|(key, _)| key == KEY);
     ours.notes.contains_key(KEY)
         && without(&ours.notes) == without(theirs)
-        && alone.get(KEY) == theirs.get(KEY)
+        && failures.any(|(_, failure)| Some(failure) == theirs.get(KEY))
 }
 
 /// Finds where objects differ, and how.

@@ -1,5 +1,6 @@
 //! The same policies in the engine, asked what the API server's webhooks were asked.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use sallyport_policy::{
@@ -13,6 +14,7 @@ use serde_json::{Value, json};
 pub struct Engine {
     validations: Validations,
     objects: Arc<Objects>,
+    others: Vec<Value>,
     validating: ValidationSet,
     mutating: MutationSet,
     /// Names of policies that cannot be read, or with bindings that cannot, and why.
@@ -48,11 +50,11 @@ impl Engine {
             }
         }
         let namespaces: Namespaces = namespaces.into_iter().collect();
-        let objects = Arc::new(Objects::new(Arc::new(namespaces), others));
+        let objects = Arc::new(Objects::new(Arc::new(namespaces), others.clone()));
         assert!(objects.problems().is_empty(), "{:?}", objects.problems());
         let validating = ValidationSet::build(validations.clone(), objects.clone(), None);
         let mutating = MutationSet::build(mutations, objects.clone(), None);
-        Self { validations, objects, validating, mutating, unread }
+        Self { validations, objects, others, validating, mutating, unread }
     }
 
     /// Names and problems of policies that do not compile.
@@ -73,13 +75,38 @@ impl Engine {
         ask(review, |review, door| self.validating.review(review, door))
     }
 
-    /// What one validating policy says under one of its bindings: of several findings the API server shows any.
-    pub fn validate_alone(&self, policy: &str, binding: &str, review: &Value) -> Said {
+    /// What one validating policy may say under one of its bindings: of several findings the API server shows any,
+    /// and it takes params in any order.
+    pub fn validate_alone(&self, policy: &str, binding: &str, review: &Value) -> Vec<Said> {
         let mut validations = self.validations.clone();
         validations.admission_policies.retain(|it| it.metadata.name.as_deref() == Some(policy));
         validations.bindings.retain(|it| it.metadata.name.as_deref() == Some(binding));
-        let set = ValidationSet::build(validations, self.objects.clone(), None);
-        ask(review, |review, door| set.review(review, door))
+        let reference = validations.bindings.first().and_then(|binding| binding.spec.param_ref.as_ref());
+        let chosen = match reference.and_then(|reference| reference.selector.as_ref()) {
+            Some(selector) => self.labelled(&selector.match_labels),
+            None => BTreeSet::new(),
+        };
+        let alone = |name: Option<String>| {
+            let mut validations = validations.clone();
+            for binding in &mut validations.bindings {
+                if let (Some(reference), Some(name)) = (&mut binding.spec.param_ref, &name) {
+                    reference.name = Some(name.clone());
+                    reference.selector = None;
+                }
+            }
+            let set = ValidationSet::build(validations, self.objects.clone(), None);
+            ask(review, |review, door| set.review(review, door))
+        };
+        [None].into_iter().chain(chosen.into_iter().map(Some)).map(alone).collect()
+    }
+
+    /// Names of the objects that have such labels.
+    fn labelled(&self, labels: &BTreeMap<String, String>) -> BTreeSet<String> {
+        let has = |object: &&Value| {
+            labels.iter().all(|(key, value)| object["metadata"]["labels"][key.as_str()] == value.as_str())
+        };
+        let names = self.others.iter().filter(has).filter_map(|object| object["metadata"]["name"].as_str());
+        names.map(str::to_owned).collect()
     }
 }
 
