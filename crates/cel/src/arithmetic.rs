@@ -13,7 +13,8 @@ use crate::value::Val;
 
 const INT: EvalError = EvalError::Overflow("integer");
 const UINT: EvalError = EvalError::Overflow("unsigned integer");
-const DURATION: EvalError = EvalError::Overflow("duration");
+/// Durations are integers to Kubernetes.
+const DURATION: EvalError = INT;
 
 pub(crate) fn negate<'a>(value: &Val<'a>) -> Outcome<'a> {
     match value {

@@ -113,7 +113,7 @@ pub enum EvalError {
     #[error("no such key: {0}")]
     NoSuchKey(String),
     /// A function or an operator does not take values of these types.
-    #[error("no such overload{}", overload(.0))]
+    #[error("{}", overload(.0))]
     NoSuchOverload(Box<Mismatch>),
     /// A list has no such index.
     #[error("index out of bounds: {0}")]
@@ -131,10 +131,10 @@ pub enum EvalError {
     #[error("repeated key: {0}")]
     RepeatedKey(String),
     /// A value that cannot be converted.
-    #[error("type conversion error from '{}' to '{}': {}", .0.from, .0.to, .0.value)]
+    #[error("type conversion error from '{}' to '{}'", .0.from, .0.to)]
     Conversion(Box<Unconvertible>),
     /// An argument of the right type with a value that the function refuses.
-    #[error("{}: {}", .0.function, .0.message)]
+    #[error("{}{}", if .0.function == "format" { "error during formatting: " } else { "" }, .0.message)]
     InvalidArgument(Box<Refusal>),
     /// A question to the authorizer that cannot be asked.
     #[error("{0}")]
@@ -195,8 +195,6 @@ pub struct Unconvertible {
     pub from: &'static str,
     /// Type asked for.
     pub to: &'static str,
-    /// The value, shortened.
-    pub value: String,
 }
 
 /// An argument that a function refuses.
@@ -208,12 +206,41 @@ pub struct Refusal {
     pub message: String,
 }
 
-/// Kubernetes does not tell which of the operations on truth values has met something else.
+/// As Kubernetes says it: operators and methods whose first operand is of a type that has them at all are not
+/// named, others are without their operands.
 fn overload(Mismatch { function, arguments }: &Mismatch) -> String {
-    match *function {
-        "@predicate" | "_&&_" | "_||_" | "_?_:_" => String::new(),
-        _ => format!(": {function}({arguments})"),
-    }
+    const NUMBERS: &[&str] = &["int", "uint", "double"];
+    const TIMES: &[&str] = &["google.protobuf.Timestamp", "google.protobuf.Duration"];
+    let first = arguments.split(", ").next().unwrap_or_default();
+    let is_number = NUMBERS.contains(&first);
+    let knows = match *function {
+        "@predicate" | "_&&_" | "_||_" | "_?_:_" | "-_" | "!_" | "@in" | "filter" | "sum" | "startsWith"
+        | "endsWith" | "contains" | "matches" | "find" | "findAll" | "containsIP" | "containsCIDR" => true,
+        "_+_" => is_number || TIMES.contains(&first) || ["string", "bytes", "list"].contains(&first),
+        "_-_" => is_number || TIMES.contains(&first),
+        "_*_" | "_/_" => is_number,
+        "_%_" => is_number && first != "double",
+        "_<_" | "_<=_" | "_>_" | "_>=_" => {
+            is_number || TIMES.contains(&first) || ["string", "bytes", "bool"].contains(&first)
+        }
+        "size" | "sort" => false,
+        "flatten" => return format!("no such overload: {first}.flatten()"),
+        "@iterate" => return format!("got 'types.{}', expected iterable type", go_name(first)),
+        "_._" if first == "list" => return "unsupported index type 'string' in list".to_owned(),
+        "_[_]" if first == "list" => {
+            let index = arguments.split(", ").nth(1).unwrap_or_default();
+            return format!("unsupported index type '{index}' in list");
+        }
+        _ => return format!("no such overload: {function}({arguments})"),
+    };
+    if knows { "no such overload".to_owned() } else { format!("no such overload: {function}") }
+}
+
+/// What the API server's implementation calls a type.
+fn go_name(name: &str) -> String {
+    let last = name.rsplit('.').next().unwrap_or(name);
+    let mut letters = last.strip_suffix("_type").unwrap_or(last).chars();
+    letters.next().map(|first| first.to_uppercase().chain(letters).collect()).unwrap_or_default()
 }
 
 impl EvalError {
@@ -242,8 +269,8 @@ impl EvalError {
         Self::NoSuchOverload(Box::new(Mismatch { function, arguments }))
     }
 
-    pub(crate) fn conversion(from: &'static str, to: &'static str, value: &str) -> Self {
-        Self::Conversion(Box::new(Unconvertible { from, to, value: shorten(value) }))
+    pub(crate) fn conversion(from: &'static str, to: &'static str) -> Self {
+        Self::Conversion(Box::new(Unconvertible { from, to }))
     }
 
     pub(crate) fn invalid(function: &'static str, message: impl Into<String>) -> Self {

@@ -3,7 +3,6 @@
 //! What an optional holds is passed on by itself along a chain such as `o.?a.b.orValue(1)`, and becomes an optional
 //! only for those who ask for one.
 
-use crate::compare;
 use crate::cost::UNIT;
 use crate::error::EvalError;
 use crate::functions::Outcome;
@@ -94,7 +93,7 @@ impl<'a> Machine<'_, 'a> {
                 (value, held) = (found, true);
             } else {
                 self.charge(UNIT)?;
-                let found = compare::field(&value, field).ok_or_else(|| EvalError::no_such_key(field))?;
+                let found = optionals::field(&value, field)?.ok_or_else(|| EvalError::no_such_key(field))?;
                 match Found::of(found) {
                     Found::Plain(found) => value = found,
                     Found::Held(found) => (value, held) = (found, true),

@@ -16,7 +16,7 @@ use crate::plan::{Element, Entry, Field, Node, Operator};
 use crate::regexes::{self, Pattern, PatternUse};
 use crate::scope::Slot;
 use crate::value::{Key, Val};
-use crate::{arithmetic, compare, conversions};
+use crate::{arithmetic, compare};
 
 /// Deepest nesting of steps, those of definitions included: in a debug build 2 MiB of stack hold twice as many.
 const MAX_DEPTH: usize = 256;
@@ -484,9 +484,7 @@ fn present(value: Val<'_>, optional: bool) -> Result<Option<Val<'_>>, EvalError>
     match value {
         value if !optional => Ok(Some(value)),
         Val::Optional(optional) => Ok(optional.map(|optional| optional.value.clone())),
-        other => {
-            Err(EvalError::conversion(other.type_name(), "optional_type", &conversions::display(&other)))
-        }
+        other => Err(EvalError::conversion(other.type_name(), "optional_type")),
     }
 }
 

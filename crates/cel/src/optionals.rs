@@ -96,7 +96,7 @@ pub(crate) fn find<'a>(value: &Val<'a>, key: &Val<'a>) -> Result<Option<Val<'a>>
     }
     match value {
         Val::JsonMap(_) | Val::Map(_) => Ok(Key::from_value(key).and_then(|key| compare::entry(value, &key))),
-        _ => Err(mismatch()),
+        _ => Err(Key::from_value(key).map_or_else(mismatch, |key| EvalError::no_such_key(&key.text()))),
     }
 }
 

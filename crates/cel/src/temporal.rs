@@ -68,7 +68,7 @@ fn duration<'a>(_: &Meter, arguments: &[Val<'a>]) -> Outcome<'a> {
         [value @ Val::Duration(_)] => Ok(value.clone()),
         [Val::Str(text)] => parse_duration(text)
             .map(Val::Duration)
-            .ok_or_else(|| EvalError::conversion("string", "google.protobuf.Duration", text)),
+            .ok_or(EvalError::conversion("string", "google.protobuf.Duration")),
         _ => Err(EvalError::no_such_overload("duration", arguments)),
     }
 }
@@ -82,9 +82,9 @@ fn timestamp<'a>(_: &Meter, arguments: &[Val<'a>]) -> Outcome<'a> {
         [Val::Str(_)] => None,
         _ => return Err(EvalError::no_such_overload("timestamp", arguments)),
     };
-    instant.filter(in_range).map(|instant| Val::Timestamp(Arc::new(instant))).ok_or_else(|| {
-        let value = arguments.first().map(crate::conversions::display).unwrap_or_default();
-        EvalError::conversion(arguments.first().map_or("", Val::type_name), TYPE, &value)
+    instant.filter(in_range).map(|instant| Val::Timestamp(Arc::new(instant))).ok_or(match arguments {
+        [Val::Str(_)] => EvalError::conversion("string", TYPE),
+        _ => EvalError::Overflow("timestamp"),
     })
 }
 

@@ -16,7 +16,7 @@ use crate::documents::Documents;
 use crate::error::{DefinitionError, PolicyError};
 use crate::labels::Labels;
 use crate::matcher::Matcher;
-use crate::objects::{Objects, split};
+use crate::objects::{Kind, Objects, split};
 use crate::schema::Schemas;
 use crate::selector::Selector;
 
@@ -122,6 +122,15 @@ pub(crate) fn check_params(
     }
 }
 
+/// The objects of a `paramKind`, unless nobody has heard of it. That is a fault of the policy, whichever of its
+/// bindings names what.
+pub(crate) fn known<'o>(kind: &ParamKind, objects: &'o Objects) -> Result<Kind<'o>, ParamError> {
+    objects.kind(kind).ok_or_else(|| {
+        let (group, version) = split(&kind.api_version);
+        ParamError::UnknownKind(format!("{group}/{version}, Kind={}", kind.kind))
+    })
+}
+
 impl Binding {
     fn compile(
         source: &BindingSource,
@@ -177,11 +186,7 @@ impl Binding {
             Params::Inline(params) => return Ok(Cow::Owned(vec![Some(params)])),
             Params::Referenced { kind, namespace, which, required } => (kind, namespace, which, *required),
         };
-        let Some(found) = objects.kind(kind) else {
-            let (group, version) = split(&kind.api_version);
-            let text = format!("{group}/{version}, Kind={}", kind.kind);
-            return Err(ParamError::UnknownKind(text));
-        };
+        let found = known(kind, objects)?;
         let namespace = match own.as_deref() {
             Some(_) if !found.namespaced => return Err(ParamError::NeedlessNamespace),
             Some(own) => own,

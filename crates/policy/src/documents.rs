@@ -5,6 +5,7 @@ use std::cell::OnceCell;
 use serde_json::Value;
 
 use crate::error::PolicyError;
+use crate::family::Family;
 use crate::namespaces::Namespaces;
 use crate::request::{Request, Review};
 
@@ -18,7 +19,8 @@ pub(crate) struct Documents<'a> {
     namespaces: &'a Namespaces,
     object: Parsed,
     old_object: Parsed,
-    request: OnceCell<Result<Value, PolicyError>>,
+    /// As policies of each family see it.
+    request: [OnceCell<Result<Value, PolicyError>>; 2],
 }
 
 impl<'a> Documents<'a> {
@@ -29,7 +31,7 @@ impl<'a> Documents<'a> {
             namespaces,
             object: OnceCell::new(),
             old_object: OnceCell::new(),
-            request: OnceCell::new(),
+            request: Default::default(),
         }
     }
 
@@ -41,7 +43,7 @@ impl<'a> Documents<'a> {
             namespaces: self.namespaces,
             object: OnceCell::new(),
             old_object: OnceCell::new(),
-            request: OnceCell::new(),
+            request: Default::default(),
         }
     }
 
@@ -56,15 +58,17 @@ impl<'a> Documents<'a> {
         self.read(&self.old_object, "oldObject", self.review.old_object)
     }
 
-    /// `request` as expressions see it.
-    pub(crate) fn request(&self) -> Result<&Value, PolicyError> {
-        self.request
-            .get_or_init(|| {
-                let options = parse("options", self.review.options)?;
-                Ok(self.review.request.document(options.unwrap_or(Value::Null)))
-            })
-            .as_ref()
-            .map_err(Clone::clone)
+    /// `request` as expressions of a family's policies see it.
+    pub(crate) fn request(&self, family: Family) -> Result<&Value, PolicyError> {
+        let with_empty = family.shows_empty_fields_of_requests();
+        let [with, without] = &self.request;
+        let cell = if with_empty { with } else { without };
+        cell.get_or_init(|| {
+            let options = parse("options", self.review.options)?;
+            Ok(self.review.request.document(options.unwrap_or(Value::Null), with_empty))
+        })
+        .as_ref()
+        .map_err(Clone::clone)
     }
 
     /// `namespaceObject` as expressions see it: null for what has no namespace, Namespaces included.

@@ -303,16 +303,17 @@ impl Patience {
 }
 
 impl<'a> Inputs<'a> {
-    /// Fetches what the policy uses, and no more.
+    /// Fetches what a policy of this family uses, and no more.
     pub(crate) fn fetch(
         documents: &'a Documents<'_>,
         uses: Uses,
+        family: Family,
         patience: &'a Patience,
     ) -> Result<Self, PolicyError> {
         Ok(Self {
             object: documents.object()?,
             old_object: if uses.old_object { documents.old_object()? } else { None },
-            request: if uses.request { Some(documents.request()?) } else { None },
+            request: if uses.request { Some(documents.request(family)?) } else { None },
             namespace_object: if uses.namespace_object { documents.namespace_object()? } else { None },
             params: None,
             asking: uses.authorizer.then_some((documents.review.request, documents.review.authorizer)),

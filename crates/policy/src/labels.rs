@@ -42,11 +42,11 @@ impl<'d> Labels<'d> {
     /// Whether the object matches, or the one that was there before.
     pub(crate) fn match_object(&self, selector: &Selector) -> Result<bool, PolicyError> {
         let matches = |labels: Option<Set<'_>>| labels.is_some_and(|labels| selector.matches(labels));
-        let object = found(&self.object, || Ok(self.documents.object()?.map(labels_of)));
+        let object = found(&self.object, || Ok(self.documents.object()?.and_then(labels_if_any)));
         if matches(object.map_err(PolicyError::clone)?) {
             return Ok(true);
         }
-        let old_object = found(&self.old_object, || Ok(self.documents.old_object()?.map(labels_of)));
+        let old_object = found(&self.old_object, || Ok(self.documents.old_object()?.and_then(labels_if_any)));
         Ok(matches(old_object.map_err(PolicyError::clone)?))
     }
 
@@ -81,4 +81,9 @@ fn found<'c, 'd>(
 
 fn labels_of(object: &Value) -> Set<'_> {
     object.get("metadata").and_then(|metadata| metadata.get("labels")).and_then(Value::as_object)
+}
+
+/// An object that cannot have labels, such as the options of a CONNECT, matches no selector but the empty one.
+fn labels_if_any(object: &Value) -> Option<Set<'_>> {
+    object.get("metadata").is_some().then(|| labels_of(object))
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use sallyport_api::{
     FailurePolicy, MatchConstraints, MutatingAdmissionPolicy, MutatingAdmissionPolicyBinding, Mutation,
-    MutationPolicy, MutationPolicySpec, OperationType, PatchType, ReinvocationPolicy,
+    MutationPolicy, MutationPolicySpec, OperationType, ParamKind, PatchType, ReinvocationPolicy,
 };
 use sallyport_cel::{Activation, Scope, Type};
 use serde_json::{Map, Value};
@@ -122,6 +122,7 @@ pub(crate) struct CompiledMutations {
     conditions: Conditions,
     scope: Scope,
     pub(crate) mutations: Vec<CompiledMutation>,
+    pub(crate) param_kind: Option<ParamKind>,
     pub(crate) bindings: Vec<Binding>,
     pub(crate) uses: Uses,
     pub(crate) reinvoked: bool,
@@ -188,7 +189,8 @@ impl Definition for CompiledMutations {
             })
             .collect::<Result<_, _>>()?;
         let reinvoked = spec.reinvocation_policy == ReinvocationPolicy::IfNeeded;
-        Ok(Self { conditions, scope, mutations, bindings, uses, reinvoked })
+        let param_kind = spec.param_kind.clone();
+        Ok(Self { conditions, scope, mutations, param_kind, bindings, uses, reinvoked })
     }
 
     fn asks_authorizer(&self) -> bool {

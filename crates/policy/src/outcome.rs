@@ -220,9 +220,10 @@ impl Gathering {
         self.messages.push(message);
     }
 
-    /// A warning; repeated ones are dropped, and so are those beyond the bound.
+    /// A warning, in one line, as it goes into a header; repeated ones are dropped, and so are those beyond the
+    /// bound.
     pub(crate) fn warn(&mut self, text: &str) {
-        let text = shorten(text, MAX_WARNING_BYTES);
+        let text = shorten(&text.replace(char::is_control, " "), MAX_WARNING_BYTES);
         if self.warnings.len() < MAX_WARNINGS && !self.warnings.contains(&text) {
             self.warnings.push(text);
         }

@@ -150,8 +150,9 @@ impl Request {
         self.resource.group.is_empty() && self.resource.resource == "namespaces"
     }
 
-    /// `request` as expressions see it. Empty fields are present, so that comparing them needs no `has()`.
-    pub(crate) fn document(&self, options: Value) -> Value {
+    /// `request` as expressions see it: with empty fields, so that comparing them needs no `has()`, or without those
+    /// that the API server leaves out.
+    pub(crate) fn document(&self, options: Value, with_empty: bool) -> Value {
         let extra: Map<String, Value> =
             self.user_info.extra.iter().map(|(key, values)| (key.clone(), json!(values))).collect();
         let mut document = json!({
@@ -175,6 +176,12 @@ impl Request {
         });
         if let Some(fields) = document.as_object_mut() {
             fields.insert("options".to_owned(), options);
+            if !with_empty {
+                fields.retain(|_, value| !is_empty(value));
+                if let Some(Value::Object(user)) = fields.get_mut("userInfo") {
+                    user.retain(|_, value| !is_empty(value));
+                }
+            }
         }
         document
     }
@@ -201,5 +208,15 @@ impl GroupVersionKind {
 impl GroupVersionResource {
     fn document(&self) -> Value {
         json!({"group": self.group, "version": self.version, "resource": self.resource})
+    }
+}
+
+/// Whether the API server leaves a field out because of its value.
+fn is_empty(value: &Value) -> bool {
+    match value {
+        Value::String(text) => text.is_empty(),
+        Value::Array(items) => items.is_empty(),
+        Value::Object(fields) => fields.is_empty(),
+        Value::Null | Value::Bool(_) | Value::Number(_) => false,
     }
 }

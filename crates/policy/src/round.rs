@@ -7,7 +7,7 @@ use sallyport_api::FailurePolicy;
 use serde_json::Value;
 
 use crate::apply::apply_configuration;
-use crate::binding::Binding;
+use crate::binding::{self, Binding};
 use crate::decoding;
 use crate::diff::{MAX_PATCH_BYTES, diff};
 use crate::documents::{Documents, set_api_version};
@@ -133,6 +133,11 @@ impl<'r> Run<'r> {
         place: usize,
         again: &mut Vec<Again<'r>>,
     ) -> Option<ResultKind> {
+        let unknown =
+            policy.param_kind.as_ref().and_then(|kind| binding::known(kind, self.set.objects()).err());
+        if let Some(error) = unknown {
+            return Some(self.misconfigured(name, family, None, &error.into()));
+        }
         let mut verdict = None;
         for binding in &policy.bindings {
             let params = match binding.select(self.documents, self.set.objects()) {
@@ -251,7 +256,7 @@ impl<'r> Run<'r> {
     ) -> Result<ResultKind, PolicyError> {
         let Invocation { policy, name, family, params, .. } = invocation;
         let patience = Patience::default();
-        let received = Inputs::fetch(documents, policy.uses, &patience)?.with_params(params);
+        let received = Inputs::fetch(documents, policy.uses, family, &patience)?.with_params(params);
         let Some(original) = received.object else { return Ok(ResultKind::Unchanged) };
         let inputs = received.with_object(self.current.as_ref().unwrap_or(original));
         if !policy.hold(&inputs)? {

@@ -110,6 +110,15 @@ impl Schemas {
         Some(KindSchema { schema: Schema::new(&custom.types, custom.root), typed: false })
     }
 
+    /// Whether Kubernetes itself has the kind.
+    pub(crate) fn is_built_in(group: &str, version: &str, kind: &str) -> bool {
+        BUILT_IN.kinds.contains_key(&GroupVersionKind {
+            group: group.to_owned(),
+            version: version.to_owned(),
+            kind: kind.to_owned(),
+        })
+    }
+
     /// The schema of a kind, or what is true of nearly all kinds.
     pub(crate) fn of_kind_or_other(&self, kind: &GroupVersionKind) -> Schema<'_> {
         self.of_kind(kind).map_or_else(|| Schema::new(&BUILT_IN.types, BUILT_IN.other), |known| known.schema)
@@ -190,7 +199,7 @@ fn other(types: &mut Types, metadata: Option<TypeId>) -> TypeId {
     let conditions = List { items: any, relation: Relation::Map(vec![key]) };
     let conditions = types.add(Type { list: Some(conditions), ..Type::default() });
     let open = |fields: Vec<(Box<str>, TypeId)>| Type {
-        map: Some(Map { fields, others: Some(any), atomic: false }),
+        map: Some(Map { fields, others: Some(any), ..Map::default() }),
         ..Type::default()
     };
     let status = types.add(open(vec![("conditions".into(), conditions)]));

@@ -3,6 +3,7 @@
 use sallyport_api::{LabelSelector, LabelSelectorOperator};
 use serde_json::{Map, Value};
 
+use crate::annotation;
 use crate::error::DefinitionError;
 use crate::namespaces::NAME_LABEL;
 
@@ -48,6 +49,20 @@ impl Selector {
                 operator: expression.operator,
                 values: expression.values.clone(),
             });
+        }
+        for Requirement { key, values, .. } in &requirements {
+            let is_wrong = |value: &&String| !annotation::is_label_value(value);
+            let wrong = if annotation::is_qualified_name(key) {
+                values.iter().find(is_wrong).map(|value| ("value", value))
+            } else {
+                Some(("key", key))
+            };
+            if let Some((what, text)) = wrong {
+                return Err(DefinitionError::field(
+                    field,
+                    format!("{text:?} cannot be the {what} of a label"),
+                ));
+            }
         }
         Ok(Self { requirements })
     }

@@ -4,8 +4,9 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use sallyport_api::{
-    AuditAnnotation, FailurePolicy, MatchConstraints, OperationType, Reason, ValidatingAdmissionPolicy,
-    ValidatingAdmissionPolicyBinding, Validation, ValidationAction, ValidationPolicy, ValidationPolicySpec,
+    AuditAnnotation, FailurePolicy, MatchConstraints, OperationType, ParamKind, Reason,
+    ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding, Validation, ValidationAction,
+    ValidationPolicy, ValidationPolicySpec,
 };
 use sallyport_cel::{Activation, Budget, Scope, Type};
 use serde_json::Value;
@@ -141,13 +142,14 @@ impl ValidationSource {
 /// One compiled policy.
 #[derive(Debug)]
 pub(crate) struct CompiledValidations {
+    family: Family,
     conditions: Conditions,
     scope: Scope,
     validations: Vec<CompiledValidation>,
     annotations: Vec<(String, Expression)>,
+    param_kind: Option<ParamKind>,
     bindings: Vec<Binding>,
     uses: Uses,
-    family: Family,
 }
 
 #[derive(Debug)]
@@ -205,7 +207,9 @@ impl Definition for CompiledValidations {
             })
             .collect::<Result<_, _>>()?;
         let annotations = annotations(&spec.audit_annotations, &scope, *family, &mut uses)?;
-        Ok(Self { conditions, scope, validations, annotations, bindings, uses, family: *family })
+        let param_kind = spec.param_kind.clone();
+        let family = *family;
+        Ok(Self { family, conditions, scope, validations, annotations, param_kind, bindings, uses })
     }
 
     fn asks_authorizer(&self) -> bool {
@@ -233,16 +237,18 @@ fn annotations(
     uses: &mut Uses,
 ) -> Result<Vec<(String, Expression)>, DefinitionError> {
     let (reserved, longest) = match family {
-        Family::Sallyport => (annotation::VIOLATIONS, annotation::MAX_SUFFIX),
-        Family::Kubernetes => (annotation::VALIDATION_FAILURE, annotation::MAX_KEY),
+        Family::Sallyport => (Some(annotation::VIOLATIONS), annotation::MAX_SUFFIX),
+        Family::Kubernetes => (None, annotation::MAX_KEY),
     };
     let mut compiled: Vec<(String, Expression)> = Vec::with_capacity(annotations.len());
     for (index, annotation) in annotations.iter().enumerate() {
         let field = format!("auditAnnotations[{index}]");
-        let taken = annotation.key == reserved || compiled.iter().any(|(key, _)| *key == annotation.key);
+        let taken = reserved == Some(annotation.key.as_str())
+            || compiled.iter().any(|(key, _)| *key == annotation.key);
         if !annotation::is_name_part(&annotation.key) || annotation.key.len() > longest || taken {
+            let reserved = reserved.map(|key| format!("not {key:?}, ")).unwrap_or_default();
             let problem = format!(
-                "{:?} must be unique, not {reserved:?}, at most {longest} letters, digits, '-', '_' and '.', with a \
+                "{:?} must be unique, {reserved}at most {longest} letters, digits, '-', '_' and '.', with a \
                  letter or digit at both ends",
                 annotation.key
             );
@@ -277,11 +283,15 @@ impl CompiledValidation {
         let what = format!("{field}.expression");
         let expression = Expression::compile_as(&[Type::Bool], what, &validation.expression, scope, uses)?;
         let expression = expression.named_by(family);
+        let mut told = scope.clone();
+        if !family.shows_authorizer_to_messages() {
+            told.hide_authorizer();
+        }
         let mut optional = |name: &str, source: &Option<String>| {
             let source = source.as_ref().filter(|source| !source.trim().is_empty());
             source
                 .map(|source| {
-                    Expression::compile_as(&[Type::String], format!("{field}.{name}"), source, scope, uses)
+                    Expression::compile_as(&[Type::String], format!("{field}.{name}"), source, &told, uses)
                 })
                 .transpose()
         };
@@ -374,6 +384,9 @@ impl CompiledValidations {
         objects: &Objects,
         report: &mut Report<'_>,
     ) -> Option<ResultKind> {
+        if let Some(Err(error)) = self.param_kind.as_ref().map(|kind| binding::known(kind, objects)) {
+            return Some(report.misconfigured(None, &error.into()));
+        }
         let mut verdict = None;
         let mut annotations: Vec<(&str, Vec<String>)> = Vec::new();
         for binding in &self.bindings {
@@ -415,7 +428,7 @@ impl CompiledValidations {
         params: Option<&Value>,
     ) -> Result<Option<Findings<'s>>, PolicyError> {
         let patience = Patience::default();
-        let inputs = Inputs::fetch(documents, self.uses, &patience)?.with_params(params);
+        let inputs = Inputs::fetch(documents, self.uses, self.family, &patience)?.with_params(params);
         let mut activation = inputs.activate(&self.scope);
         if !self.conditions.hold(&inputs, &mut activation)? {
             return Ok(None);
