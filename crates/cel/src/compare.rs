@@ -10,6 +10,10 @@ use crate::value::{Key, Val};
 /// Deepest nesting compared: what expressions can make and as much JSON as a parser takes.
 const MAX_DEPTH: usize = 256;
 
+/// Ticks of an item of a list that is compared, and of an entry of a map that is looked up, besides what is in it.
+const ITEM_TICKS: u64 = 2;
+const ENTRY_TICKS: u64 = 12;
+
 /// CEL's `==`: numbers compare across their types, values of other different types are not equal.
 pub(crate) fn equal(meter: &Meter, left: &Val<'_>, right: &Val<'_>) -> Result<bool, EvalError> {
     nested_equal(meter, left, right, 0)
@@ -90,6 +94,7 @@ fn lists_equal(meter: &Meter, left: &Val<'_>, right: &Val<'_>, depth: usize) -> 
         return Ok(false);
     }
     for (left, right) in left.iter().zip(right.iter()) {
+        meter.tick(ITEM_TICKS)?;
         if !nested_equal(meter, &left, &right, depth + 1)? {
             return Ok(false);
         }
@@ -104,6 +109,7 @@ fn maps_equal(meter: &Meter, left: &Val<'_>, right: &Val<'_>, depth: usize) -> R
     match left {
         Val::JsonMap(entries) => {
             for (key, value) in *entries {
+                meter.tick(ENTRY_TICKS)?;
                 match field(right, key) {
                     Some(other) if nested_equal(meter, &Val::from_json(value), &other, depth + 1)? => {}
                     _ => return Ok(false),
@@ -112,6 +118,7 @@ fn maps_equal(meter: &Meter, left: &Val<'_>, right: &Val<'_>, depth: usize) -> R
         }
         Val::Map(entries) => {
             for (key, value) in &entries.entries {
+                meter.tick(ENTRY_TICKS)?;
                 match entry(right, key) {
                     Some(other) if nested_equal(meter, value, &other, depth + 1)? => {}
                     _ => return Ok(false),

@@ -123,6 +123,7 @@ fn extreme<'a>(name: &'static str, wanted: Ordering, meter: &Meter, arguments: &
     let items = only_list(name, arguments)?;
     let mut found: Option<Val<'a>> = None;
     for item in items.iter() {
+        meter.tick(1)?;
         if !is_ordered(&item) {
             return Err(EvalError::no_such_overload(name, arguments));
         }

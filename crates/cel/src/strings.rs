@@ -65,7 +65,8 @@ fn char_at<'a>(meter: &Meter, arguments: &[Val<'a>]) -> Outcome<'a> {
     let [Val::Str(text), Val::Int(index)] = arguments else {
         return Err(EvalError::no_such_overload("charAt", arguments));
     };
-    meter.work(text.len())?;
+    // Going from character to character takes longer than going over bytes.
+    meter.work(text.len().saturating_mul(4))?;
     let offset = byte_offset(text, *index).ok_or_else(|| out_of_range("charAt", *index))?;
     let found = text.get(offset..).and_then(|rest| rest.chars().next());
     Ok(Val::text(found.map(String::from).unwrap_or_default()))

@@ -19,25 +19,25 @@ pub(crate) const FUNCTIONS: &[Function] = &[
     Function::global("duration", 1, duration),
     Function::global("timestamp", 1, timestamp),
     Function::member("getFullYear", 1, |_, a| get("getFullYear", a)),
-    Function::member("getFullYear", 2, |_, a| get("getFullYear", a)),
+    Function::member("getFullYear", 2, |meter, a| get_in_zone("getFullYear", meter, a)),
     Function::member("getMonth", 1, |_, a| get("getMonth", a)),
-    Function::member("getMonth", 2, |_, a| get("getMonth", a)),
+    Function::member("getMonth", 2, |meter, a| get_in_zone("getMonth", meter, a)),
     Function::member("getDate", 1, |_, a| get("getDate", a)),
-    Function::member("getDate", 2, |_, a| get("getDate", a)),
+    Function::member("getDate", 2, |meter, a| get_in_zone("getDate", meter, a)),
     Function::member("getDayOfMonth", 1, |_, a| get("getDayOfMonth", a)),
-    Function::member("getDayOfMonth", 2, |_, a| get("getDayOfMonth", a)),
+    Function::member("getDayOfMonth", 2, |meter, a| get_in_zone("getDayOfMonth", meter, a)),
     Function::member("getDayOfWeek", 1, |_, a| get("getDayOfWeek", a)),
-    Function::member("getDayOfWeek", 2, |_, a| get("getDayOfWeek", a)),
+    Function::member("getDayOfWeek", 2, |meter, a| get_in_zone("getDayOfWeek", meter, a)),
     Function::member("getDayOfYear", 1, |_, a| get("getDayOfYear", a)),
-    Function::member("getDayOfYear", 2, |_, a| get("getDayOfYear", a)),
+    Function::member("getDayOfYear", 2, |meter, a| get_in_zone("getDayOfYear", meter, a)),
     Function::member("getHours", 1, |_, a| get("getHours", a)),
-    Function::member("getHours", 2, |_, a| get("getHours", a)),
+    Function::member("getHours", 2, |meter, a| get_in_zone("getHours", meter, a)),
     Function::member("getMinutes", 1, |_, a| get("getMinutes", a)),
-    Function::member("getMinutes", 2, |_, a| get("getMinutes", a)),
+    Function::member("getMinutes", 2, |meter, a| get_in_zone("getMinutes", meter, a)),
     Function::member("getSeconds", 1, |_, a| get("getSeconds", a)),
-    Function::member("getSeconds", 2, |_, a| get("getSeconds", a)),
+    Function::member("getSeconds", 2, |meter, a| get_in_zone("getSeconds", meter, a)),
     Function::member("getMilliseconds", 1, |_, a| get("getMilliseconds", a)),
-    Function::member("getMilliseconds", 2, |_, a| get("getMilliseconds", a)),
+    Function::member("getMilliseconds", 2, |meter, a| get_in_zone("getMilliseconds", meter, a)),
 ];
 
 const MICROSECOND: i64 = 1_000;
@@ -238,6 +238,14 @@ pub(crate) fn timestamp_text(instant: &OffsetDateTime) -> Result<String, EvalErr
 /// 10,000 of a zone.
 const CYCLE: Duration = Duration::days(146_097);
 const CYCLE_YEARS: i64 = 400;
+
+/// Ticks of looking a zone up, whether it is known or not.
+const ZONE_TICKS: u64 = 40;
+
+fn get_in_zone<'a>(name: &'static str, meter: &Meter, arguments: &[Val<'a>]) -> Outcome<'a> {
+    meter.tick(ZONE_TICKS)?;
+    get(name, arguments)
+}
 
 fn get<'a>(name: &'static str, arguments: &[Val<'a>]) -> Outcome<'a> {
     let instant = match arguments {
