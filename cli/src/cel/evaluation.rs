@@ -4,6 +4,7 @@
 
 use super::encoding;
 use sallyport_cel::{Activation, CompileError, EvalError, Limits, Program, Scope, Type, Value};
+use sallyport_document::Document;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value as Json;
 use std::collections::{HashMap, HashSet};
@@ -173,12 +174,16 @@ impl Evaluator {
             Ok(compiled) => compiled,
             Err(failure) => return Err(failure.clone()),
         };
-        let mut activation = Activation::new(&compiled.scope, Limits::default());
+        let document =
+            |value: &Json| Document::of(value).map_err(|error| Failure::Question(error.to_string()));
         let values = [&vars.object, &vars.old_object, &vars.request, &vars.namespace_object];
-        for (name, value) in VARIABLES.into_iter().zip(values) {
-            activation.bind(name, Value::from(value));
+        let documents = values.into_iter().map(document).collect::<Result<Vec<_>, _>>()?;
+        let params = vars.params.as_ref().map(document).transpose()?;
+        let mut activation = Activation::new(&compiled.scope, Limits::default());
+        for (name, document) in VARIABLES.into_iter().zip(&documents) {
+            activation.bind(name, Value::from(document));
         }
-        if let Some(params) = &vars.params {
+        if let Some(params) = &params {
             activation.bind(PARAMS, Value::from(params));
         }
         let value = compiled.program.evaluate(&activation)?;

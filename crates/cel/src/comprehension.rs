@@ -2,27 +2,29 @@
 
 use std::sync::Arc;
 
+use sallyport_document::Entries;
+
 use crate::cost::{LIST, Price, UNIT};
 use crate::error::EvalError;
 use crate::functions::Outcome;
 use crate::lists;
 use crate::machine::{Machine, map_key};
 use crate::plan::{Comprehension, Kind, Node};
-use crate::value::{Key, List, Text, Val};
+use crate::value::{Key, ListItems, Text, Val};
 
 /// What is gone through, as pairs: index and item, or key and value.
 enum Range<'a> {
-    Items(List<'a>, usize),
-    Object(serde_json::map::Iter<'a>),
+    Items(ListItems<'a>, usize),
+    Object(Entries<'a>),
     Map(Arc<crate::value::MapVal<'a>>, usize),
 }
 
 impl<'a> Range<'a> {
     fn of(value: &Val<'a>) -> Option<Self> {
         Some(match value {
-            Val::JsonMap(map) => Self::Object(map.iter()),
+            Val::JsonMap(map) => Self::Object(map.entries()),
             Val::Map(map) => Self::Map(Arc::clone(map), 0),
-            other => Self::Items(other.as_list()?, 0),
+            other => Self::Items(other.as_list()?.into_iter(), 0),
         })
     }
 
@@ -33,7 +35,7 @@ impl<'a> Range<'a> {
 
     fn is_at_end(&self) -> bool {
         match self {
-            Self::Items(items, next) => *next >= items.len(),
+            Self::Items(items, _) => items.len() == 0,
             Self::Object(entries) => entries.len() == 0,
             Self::Map(map, next) => *next >= map.entries.len(),
         }
@@ -42,7 +44,7 @@ impl<'a> Range<'a> {
     fn next(&mut self) -> Option<(Val<'a>, Val<'a>)> {
         match self {
             Self::Items(items, next) => {
-                let item = items.get(*next)?;
+                let item = items.next()?;
                 let index = Val::size(*next);
                 *next += 1;
                 Some((index, item))

@@ -7,6 +7,7 @@ use sallyport_api::{
     MatchConstraints, OperationType, ParamKind, ParamRef, ParameterNotFoundAction, ResourceRule,
     ValidationAction,
 };
+use sallyport_document::{Document, Node};
 use serde_json::{Map, Value};
 use thiserror::Error;
 
@@ -43,7 +44,7 @@ pub(crate) struct Binding {
 enum Params {
     /// There are none: `params` is not declared, or null.
     None,
-    Inline(Value),
+    Inline(Document<'static>),
     Referenced {
         kind: ParamKind,
         namespace: Option<String>,
@@ -126,7 +127,11 @@ impl Binding {
         operations: &[OperationType],
     ) -> Result<Self, DefinitionError> {
         let params = match (&source.params, kind, &source.param_ref) {
-            (Some(params), None, None) => Params::Inline(Value::Object(params.clone())),
+            (Some(params), None, None) => {
+                let params = Document::of(&Value::Object(params.clone()))
+                    .map_err(|error| DefinitionError::field("params", error.to_string()))?;
+                Params::Inline(params)
+            }
             (Some(_), ..) => {
                 return Err(DefinitionError::field("params", "excludes paramKind and paramRef"));
             }
@@ -145,7 +150,7 @@ impl Binding {
         &'s self,
         documents: &Documents<'_>,
         objects: &'s Objects,
-    ) -> Result<Option<Vec<Option<&'s Value>>>, PolicyError> {
+    ) -> Result<Option<Vec<Option<Node<'s>>>>, PolicyError> {
         if !self.matches(documents, objects.schemas())? {
             return Ok(None);
         }
@@ -168,10 +173,10 @@ impl Binding {
         &'s self,
         objects: &'s Objects,
         namespace: &str,
-    ) -> Result<Vec<Option<&'s Value>>, ParamError> {
+    ) -> Result<Vec<Option<Node<'s>>>, ParamError> {
         let (kind, own, which, required) = match &self.params {
             Params::None => return Ok(vec![None]),
-            Params::Inline(params) => return Ok(vec![Some(params)]),
+            Params::Inline(params) => return Ok(vec![Some(params.root())]),
             Params::Referenced { kind, namespace, which, required } => (kind, namespace, which, *required),
         };
         let Some(found) = objects.kind(kind) else {

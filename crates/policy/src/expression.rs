@@ -8,6 +8,7 @@ use sallyport_cel::{
     Activation, Attributes, Authorizer, Budget, Decision, Limits, Program, Resource, Scope, Type, User,
     Value as Cel,
 };
+use sallyport_document::Node;
 use serde_json::Value;
 
 use crate::documents::Documents;
@@ -107,6 +108,7 @@ impl Expression {
 /// Which of the costlier variables the expressions of a policy use.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Uses {
+    object: bool,
     old_object: bool,
     request: bool,
     namespace_object: bool,
@@ -115,6 +117,7 @@ pub(crate) struct Uses {
 
 impl Uses {
     fn note(&mut self, program: &Program) {
+        self.object |= program.uses("object");
         self.old_object |= program.uses("oldObject");
         self.request |= program.uses("request");
         self.namespace_object |= program.uses("namespaceObject");
@@ -239,11 +242,11 @@ impl Loop {
 /// What the expressions of one policy see in one review, and until when they may run.
 #[derive(Clone, Copy)]
 pub(crate) struct Inputs<'a> {
-    pub(crate) object: Option<&'a Value>,
-    old_object: Option<&'a Value>,
-    request: Option<&'a Value>,
-    namespace_object: Option<&'a Value>,
-    params: Option<&'a Value>,
+    pub(crate) object: Option<Node<'a>>,
+    old_object: Option<Node<'a>>,
+    request: Option<Node<'a>>,
+    namespace_object: Option<Node<'a>>,
+    params: Option<Node<'a>>,
     /// The request, when the policy asks what its user may do.
     asking: Option<&'a Request>,
     deadline: Instant,
@@ -253,7 +256,7 @@ impl<'a> Inputs<'a> {
     /// Fetches what the policy uses, and no more.
     pub(crate) fn fetch(documents: &'a Documents<'_>, uses: Uses) -> Result<Self, PolicyError> {
         Ok(Self {
-            object: documents.object()?,
+            object: if uses.object { documents.object()? } else { None },
             old_object: if uses.old_object { documents.old_object()? } else { None },
             request: if uses.request { Some(documents.request()?) } else { None },
             namespace_object: if uses.namespace_object { documents.namespace_object()? } else { None },
@@ -264,7 +267,7 @@ impl<'a> Inputs<'a> {
     }
 
     /// The same with another object.
-    pub(crate) fn with_object<'b>(&self, object: &'b Value) -> Inputs<'b>
+    pub(crate) fn with_object<'b>(&self, object: Node<'b>) -> Inputs<'b>
     where
         'a: 'b,
     {
@@ -272,7 +275,7 @@ impl<'a> Inputs<'a> {
     }
 
     /// The same with these settings.
-    pub(crate) fn with_params(self, params: Option<&'a Value>) -> Self {
+    pub(crate) fn with_params(self, params: Option<Node<'a>>) -> Self {
         Self { params, ..self }
     }
 
@@ -286,7 +289,7 @@ impl<'a> Inputs<'a> {
     pub(crate) fn activate(&self, scope: &Scope) -> Activation<'a> {
         let mut activation = Activation::new(scope, Limits::default());
         activation.set_budget(Budget::POLICY);
-        let cel = |value: Option<&'a Value>| value.map_or_else(Cel::null, Cel::from);
+        let cel = |value: Option<Node<'a>>| value.map_or_else(Cel::null, Cel::from);
         activation.bind("object", cel(self.object));
         activation.bind("oldObject", cel(self.old_object));
         activation.bind("request", cel(self.request));

@@ -8,7 +8,7 @@ use sallyport_api::{
     ValidatingAdmissionPolicyBinding, Validation, ValidationAction, ValidationPolicy, ValidationPolicySpec,
 };
 use sallyport_cel::{Activation, Budget, Scope, Type};
-use serde_json::Value;
+use sallyport_document::Node;
 
 use crate::admission_policy;
 use crate::annotation;
@@ -97,12 +97,14 @@ impl ValidationSet {
             else {
                 continue;
             };
-            let converted = request.as_ref().map(|request| documents.converted(request));
-            let documents = converted.as_ref().unwrap_or(&documents);
             let mut report = Report { name, family, door, gathering: &mut gathering };
-            let result = match policy {
-                Ok(policy) => policy.review(documents, self.set.objects(), &mut report),
-                Err(error) => Some(report.misconfigured(None, &error)),
+            let objects = self.set.objects();
+            let result = match (policy, &request) {
+                (Ok(policy), None) => policy.review(&documents, objects, &mut report),
+                (Ok(policy), Some(request)) => {
+                    policy.review(&documents.converted(request), objects, &mut report)
+                }
+                (Err(error), _) => Some(report.misconfigured(None, &error)),
             };
             if let Some(result) = result {
                 gathering.results.push(PolicyResult { policy: index, result, duration: started.elapsed() });
@@ -398,7 +400,7 @@ impl CompiledValidations {
     fn evaluate<'s>(
         &'s self,
         documents: &Documents<'_>,
-        params: Option<&Value>,
+        params: Option<Node<'_>>,
     ) -> Result<Option<Findings<'s>>, PolicyError> {
         let inputs = Inputs::fetch(documents, self.uses)?.with_params(params);
         if !self.conditions.hold(&inputs)? {
