@@ -11,7 +11,7 @@ mod lines;
 use self::evaluation::{Answer, Definition, Evaluator, Failure, Returns, Source, Vars};
 use crate::terminal::{self, BAD, plain};
 use crate::{manifest, yaml};
-use anyhow::ensure;
+use anyhow::{Context as _, ensure};
 use clap::{Subcommand, ValueEnum};
 use serde_json::{Value as Json, json};
 use std::borrow::Cow;
@@ -20,11 +20,20 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 const EXAMPLES: &str = "\
-An expression sees object, oldObject, request and namespaceObject, which are null unless a file gives them, and
-params if a file gives them. Each file holds one document in YAML or JSON; - is standard input. An
-AdmissionReview in place of the object gives request, object and oldObject.
+An expression sees object, oldObject, request and namespaceObject, which are null unless a file gives them,
+params if a file gives them, and authorizer, which allows nothing unless a file says what. Each file holds one
+document in YAML or JSON; - is standard input. An AdmissionReview in place of the object gives request, object
+and oldObject.
+
+What the authorizer allows:
+  allow: [{user: me, verb: get, group: \"\", resource: pods, namespace: shop}]
+A check passes when all members of a rule fit, of user, verb, group, resource, subresource, namespace, name and
+path; * fits anything, as does a member that is absent. The user is request.userInfo, or a service account that
+the expression names. Beside allow, reason and error are what every answer has as its reason() and error().
 
 A string is written as it is, other values as YAML; with -o json, an answer as `sallyport cel eval` writes it.
+The cost is counted in the API server's units. It may be 1000000 for the expression and for each variable, and
+10000000 for all of them.
 
 Examples:
   sallyport cel '1 + 1'
@@ -32,6 +41,7 @@ Examples:
   kubectl get pod web -o yaml | sallyport cel 'has(object.spec.nodeName)' -f -
   sallyport cel 'variables.all > params.data.most' -f deploy.yaml --params limits.yaml \\
     --variable 'all=object.spec.replicas'
+  sallyport cel \"authorizer.path('/healthz').check('get').allowed()\" --authorizer rights.yaml --cost
 
 Exit status:
   0  it has a value, whichever
@@ -44,15 +54,20 @@ A line in:
   expr        the expression
   mode        validation (default), or mutation
   vars        {object, oldObject, request, namespaceObject, params, authorizer}; what is absent is null, but
-              params is not declared then. The authorizer is not available to expressions yet
+              params is not declared then, and the authorizer allows nothing. It is given as
+              {allow: [rule], reason, error}, as `sallyport cel --help` says
   variables   [{name, expression}], in order: variables.NAME, evaluated when first used
   returns     any (default), bool, string, string|null; for mutation also Object and JSONPatch (a list of them)
 
 A line out:
-  {\"value\", \"type\"}  with bytes as base64, timestamps in RFC 3339, durations as 1.5s, types as {\"$type\"},
+  {\"value\", \"type\", \"cost\"}
+                     with bytes as base64, timestamps in RFC 3339, durations as 1.5s, types as {\"$type\"},
                      optionals as {\"$optional\": value or \"none\"}, maps with other keys than strings as
-                     {\"$map\": [[key, value]]}, \"NaN\", \"Infinity\" and \"-Infinity\", quantities as their text
-  {\"error\", \"kind\"}  the kind is compile (also of a line that cannot be read), runtime, or cost (a limit)
+                     {\"$map\": [[key, value]]}, \"NaN\", \"Infinity\" and \"-Infinity\", quantities as their text.
+                     The cost is in the API server's units, that of the variables that were evaluated included
+  {\"error\", \"kind\"}  the kind is compile (also of a line that cannot be read), runtime, cost (more than the
+                     1000000 that an expression may cost), or budget (more than the 10000000 that it may cost
+                     with all its variables, or another limit: on work, size or depth)
 
 Examples:
   echo '{\"expr\": \"object.a + 1\", \"vars\": {\"object\": {\"a\": 1}}}' | sallyport cel eval --stdin
@@ -94,6 +109,10 @@ pub(crate) struct CelArgs {
     #[arg(long, env = "SALLYPORT_PARAMS", value_name = "FILE")]
     params: Option<PathBuf>,
 
+    /// What the authorizer answers: {allow: [rule], reason, error}.
+    #[arg(long, env = "SALLYPORT_AUTHORIZER", value_name = "FILE")]
+    authorizer: Option<PathBuf>,
+
     /// A named expression for variables.NAME, which sees those before it; may be given repeatedly.
     #[arg(
         long = "variable",
@@ -102,6 +121,10 @@ pub(crate) struct CelArgs {
         value_parser = definition
     )]
     variables: Vec<Definition>,
+
+    /// Say what it cost, too, on standard error. With -o json the answer always has it.
+    #[arg(long, env = "SALLYPORT_COST")]
+    cost: bool,
 
     /// How the value is written.
     #[arg(long, short, env = "SALLYPORT_OUTPUT", value_enum, default_value = "text", value_name = "FORMAT")]
@@ -126,7 +149,7 @@ struct EvalArgs {
 enum Format {
     /// For people
     Text,
-    /// A JSON object with value and type, or with error and kind
+    /// A JSON object with value, type and cost, or with error and kind
     Json,
 }
 
@@ -152,13 +175,20 @@ pub(crate) fn run(args: &CelArgs) -> anyhow::Result<ExitCode> {
     match args.output {
         Format::Json => {
             let answer = match &outcome {
-                Ok(Answer { value, type_name }) => json!({"value": value, "type": type_name}),
+                Ok(Answer { value, type_name, cost }) => {
+                    json!({"value": value, "type": type_name, "cost": cost})
+                }
                 Err(failure) => json!({"error": failure.to_string(), "kind": failure.kind()}),
             };
             writeln!(io::stdout(), "{answer:#}")?;
         }
         Format::Text => match &outcome {
-            Ok(answer) => write!(io::stdout(), "{}", text(&answer.value)?)?,
+            Ok(answer) => {
+                write!(io::stdout(), "{}", text(&answer.value)?)?;
+                if args.cost {
+                    terminal::say(&format!("cost: {}", answer.cost));
+                }
+            }
             Err(failure) => args.explain(failure),
         },
     }
@@ -167,12 +197,15 @@ pub(crate) fn run(args: &CelArgs) -> anyhow::Result<ExitCode> {
 
 impl CelArgs {
     fn vars(&self) -> anyhow::Result<Vars> {
-        let files = [&self.file, &self.old, &self.request, &self.namespace_object, &self.params];
+        let files =
+            [&self.file, &self.old, &self.request, &self.namespace_object, &self.params, &self.authorizer];
         let inputs = files.into_iter().flatten().filter(|file| file.as_os_str() == "-").count();
         ensure!(inputs <= 1, "standard input can be only one of the files");
         let read = |file: &Option<PathBuf>| file.as_deref().map(manifest::document).transpose();
-        let mut vars = Vars::default();
-        vars.params = read(&self.params)?;
+        let mut vars = Vars { params: read(&self.params)?, ..Vars::default() };
+        if let Some(table) = read(&self.authorizer)? {
+            vars.authorizer = serde_json::from_value(table).context("--authorizer cannot be used")?;
+        }
         vars.object = read(&self.file)?.unwrap_or_default();
         if vars.object.get("kind").and_then(Json::as_str) == Some("AdmissionReview") {
             vars.request = vars.object.get_mut("request").map(Json::take).unwrap_or_default();

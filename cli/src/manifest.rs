@@ -1,6 +1,6 @@
 //! Manifests as users write them, and the AdmissionReviews that an API server would make of them.
 
-use crate::resource::resource;
+use crate::resource::CustomKinds;
 use clap::ValueEnum;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use std::fs::File;
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// Largest file, in bytes: twice what a front takes in one review.
 const MAX_FILE: u64 = 16 << 20;
@@ -114,6 +115,8 @@ pub(crate) struct Circumstances {
     pub(crate) subresource: String,
     /// Whether nothing would be stored.
     pub(crate) dry_run: bool,
+    /// Custom kinds that exist.
+    pub(crate) kinds: Arc<CustomKinds>,
 }
 
 /// Reads a file of YAML documents or JSON; lists are taken apart.
@@ -242,7 +245,7 @@ fn items(documents: Vec<Value>) -> Result<Vec<Item>, String> {
 /// the same run has the same uids each time.
 pub(crate) fn review(object: Value, number: usize, about: &Circumstances) -> Result<Value, ManifestError> {
     let identity = Identity::of(&object);
-    let (resource, namespaced) = resource(&identity.group, &identity.kind);
+    let (resource, namespaced) = about.kinds.resource(&identity.group, &identity.kind);
     let namespace = match (namespaced, identity.namespace.as_str()) {
         (true, "") => about.namespace.as_str(),
         (true, namespace) => namespace,
@@ -345,6 +348,7 @@ impl std::fmt::Display for Identity {
 mod tests {
     use super::{Circumstances, Identity, Item, Operation, items, parse, review};
     use serde_json::{Value, json};
+    use std::sync::Arc;
 
     fn about(operation: Operation) -> Circumstances {
         Circumstances {
@@ -355,6 +359,7 @@ mod tests {
             namespace: "default".into(),
             subresource: String::new(),
             dry_run: false,
+            kinds: Arc::default(),
         }
     }
 

@@ -39,9 +39,16 @@ impl Policies {
 
     /// What is wrong, in the words of [`Policies::report_problems`].
     pub(crate) fn problems(&self) -> Vec<String> {
-        let mut problems: Vec<String> = self.snapshot.problems.iter().map(ToString::to_string).collect();
+        let mut problems = self.source_problems();
         problems.extend(broken(&self.snapshot, &self.mutations).map(|(_, text)| text));
         problems.extend(broken(&self.snapshot, &self.validations).map(|(_, text)| text));
+        problems
+    }
+
+    /// What is wrong with files, and with the objects that policies of both kinds may see.
+    fn source_problems(&self) -> Vec<String> {
+        let mut problems: Vec<String> = self.snapshot.problems.iter().map(ToString::to_string).collect();
+        problems.extend(self.validations.object_problems(&self.snapshot));
         problems
     }
 
@@ -69,8 +76,8 @@ impl Policies {
 
     /// Says what is wrong.
     pub(crate) fn report_problems(&self) {
-        for problem in &self.snapshot.problems {
-            terminal::say(&format!("{BAD}problem{BAD:#}: {}", plain(&problem.to_string())));
+        for problem in self.source_problems() {
+            terminal::say(&format!("{BAD}problem{BAD:#}: {}", plain(&problem)));
         }
         report_broken(&self.snapshot, &self.mutations);
         report_broken(&self.snapshot, &self.validations);

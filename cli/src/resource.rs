@@ -1,7 +1,11 @@
 //! From a kind to its resource, without an API server to ask.
 //!
-//! Kubernetes' own kinds are known. Of any other kind the resource is guessed as the lower-case plural, which is
-//! the convention for custom resources, and the object is taken to live in a namespace.
+//! Kubernetes' own kinds are known, and custom ones whose definitions are at hand. Of any other kind the resource
+//! is guessed as the lower-case plural, which is the convention for custom resources, and the object is taken to
+//! live in a namespace.
+
+use serde_json::Value;
+use std::collections::HashMap;
 
 /// Kinds without a namespace, by API group.
 const CLUSTER_SCOPED: [(&str, &[&str]); 17] = [
@@ -40,8 +44,44 @@ const CLUSTER_SCOPED: [(&str, &[&str]); 17] = [
 /// Built-in kinds whose plural is not formed as in English.
 const IRREGULAR: [(&str, &str); 1] = [("Endpoints", "endpoints")];
 
-/// The resource of a kind, and whether its objects live in a namespace.
-pub(crate) fn resource(group: &str, kind: &str) -> (String, bool) {
+/// Custom kinds whose definitions are known.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct CustomKinds {
+    /// Resource and whether objects live in a namespace, by group and kind.
+    known: HashMap<(String, String), (String, bool)>,
+}
+
+impl CustomKinds {
+    /// What those of the objects say that are definitions. Of several for one kind the first counts.
+    pub(crate) fn of<'o>(objects: impl IntoIterator<Item = &'o Value>) -> Self {
+        let mut known = HashMap::new();
+        for object in objects {
+            let text = |path| object.pointer(path).and_then(Value::as_str).unwrap_or_default();
+            let group = text("/apiVersion").split_once('/').map(|(group, _)| group);
+            let (kind, plural) = (text("/spec/names/kind"), text("/spec/names/plural"));
+            if group != Some("apiextensions.k8s.io")
+                || text("/kind") != "CustomResourceDefinition"
+                || kind.is_empty()
+                || plural.is_empty()
+            {
+                continue;
+            }
+            let namespaced = text("/spec/scope") != "Cluster";
+            let key = (text("/spec/group").to_owned(), kind.to_owned());
+            known.entry(key).or_insert((plural.to_owned(), namespaced));
+        }
+        Self { known }
+    }
+
+    /// The resource of a kind, and whether its objects live in a namespace.
+    pub(crate) fn resource(&self, group: &str, kind: &str) -> (String, bool) {
+        let known = self.known.get(&(group.to_owned(), kind.to_owned()));
+        known.cloned().unwrap_or_else(|| resource(group, kind))
+    }
+}
+
+/// The resource of a kind without a definition, and whether its objects live in a namespace.
+fn resource(group: &str, kind: &str) -> (String, bool) {
     let irregular = IRREGULAR.iter().find(|(known, _)| *known == kind);
     let plural = irregular.map_or_else(|| plural(&kind.to_lowercase()), |(_, plural)| (*plural).to_owned());
     let clustered = CLUSTER_SCOPED.iter().any(|(known, kinds)| *known == group && kinds.contains(&kind));
@@ -64,7 +104,8 @@ fn plural(word: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::resource;
+    use super::{CustomKinds, resource};
+    use serde_json::json;
 
     #[test]
     fn kinds_have_their_resources_and_scopes() {
@@ -88,6 +129,31 @@ mod tests {
             ("example.com", "", "", true),
         ] {
             assert_eq!(resource(group, kind), (plural.to_owned(), namespaced), "{group}/{kind}");
+        }
+    }
+
+    #[test]
+    fn custom_kinds_are_as_their_definitions_say() {
+        let definition = |kind: &str, plural: &str, scope: &str| {
+            json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "spec":
+                {"group": "example.com", "scope": scope, "names": {"kind": kind, "plural": plural}}})
+        };
+        let objects = [
+            definition("Goose", "geese", "Namespaced"),
+            definition("Goose", "gooses", "Cluster"),
+            definition("Zone", "zones", "Cluster"),
+            definition("Pod", "", "Cluster"),
+            json!({"kind": "CustomResourceDefinition", "spec": {"group": "", "names": {"kind": "Pod"}}}),
+        ];
+        let kinds = CustomKinds::of(&objects);
+        for (group, kind, plural, namespaced) in [
+            ("example.com", "Goose", "geese", true),
+            ("example.com", "Zone", "zones", false),
+            ("example.com", "Pod", "pods", true),
+            ("example.org", "Goose", "gooses", true),
+            ("", "Pod", "pods", true),
+        ] {
+            assert_eq!(kinds.resource(group, kind), (plural.to_owned(), namespaced), "{group}/{kind}");
         }
     }
 }

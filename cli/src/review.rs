@@ -18,6 +18,7 @@ use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::Arc;
 
 /// Largest CA file, in bytes.
 const MAX_BUNDLE: u64 = 1 << 20;
@@ -245,6 +246,7 @@ impl ReviewArgs {
             namespace: self.namespace.clone(),
             subresource: self.subresource.clone(),
             dry_run: self.dry_run,
+            kinds: Arc::default(),
         })
     }
 

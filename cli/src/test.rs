@@ -18,6 +18,7 @@ use self::progress::Progress;
 use self::report::{Format, Report};
 use crate::policies::Policies;
 use crate::terminal;
+use anyhow::ensure;
 use clap::builder::NonEmptyStringValueParser;
 use serde_json::{Value, json};
 use std::io::Write as _;
@@ -32,7 +33,9 @@ const EXAMPLES: &str = "\
 A suite is a file suite.yaml. It tests the policies in the files beside it, unless it names others:
 
   policies: [policy.yaml]               # files or directories
-  objects: [namespaces.yaml]            # what exists, such as Namespaces: files, or objects themselves
+  objects: [namespaces.yaml]            # what exists, such as Namespaces, settings of policies and
+                                        # CustomResourceDefinitions: files, or objects themselves
+  authorizer: {allow: [{user: me, verb: approve}]}   # what users may do
   cases:
     - name: a pod without an owner is refused
       manifest: pod.yaml                # a file, or the object itself
@@ -54,6 +57,8 @@ Fields of a case:
   subResource, dryRun
   request        in place of these: an AdmissionReview, or what it has under request
   objects        objects that exist besides those of the suite
+  authorizer     {allow: [rule], reason, error}, in place of the suite's; `sallyport cel --help` tells of rules.
+                 Without any, no check is allowed, and each has an error
 
 Fields of expect, of which at least one is needed:
   allowed        true or false [default: false if code, reason, message or causes are expected, else true]
@@ -240,8 +245,7 @@ fn evaluate(suite: preparation::Suite, progress: &mut Progress) -> SuiteResult {
         progress.tick();
         let began = Instant::now();
         let own = case.policies.clone().map(|snapshot| Policies::compile(snapshot, Some(&policies)));
-        let policies = own.as_ref().unwrap_or(&policies);
-        let mismatches = judged(&case, policies).unwrap_or_else(|error| {
+        let mismatches = judged(&case, own.as_ref(), &policies).unwrap_or_else(|error| {
             let got = json!(format!("{error:#}"));
             vec![Mismatch { field: "error".to_owned(), expected: Value::Null, got, note: None }]
         });
@@ -251,7 +255,13 @@ fn evaluate(suite: preparation::Suite, progress: &mut Progress) -> SuiteResult {
     SuiteResult::Cases(outcomes)
 }
 
-fn judged(case: &Prepared, policies: &Policies) -> anyhow::Result<Vec<Mismatch>> {
+/// What is not as a case expects, with the policies of its own objects where it has any.
+fn judged(case: &Prepared, own: Option<&Policies>, policies: &Policies) -> anyhow::Result<Vec<Mismatch>> {
+    if let Some(own) = own {
+        let problems = own.problems();
+        ensure!(problems.is_empty(), "the objects of the case: {}", problems.join("\n"));
+    }
+    let policies = own.unwrap_or(policies);
     let observation = case.question.ask(policies)?;
     let again = match &observation.object {
         Some(object) if observation.changed => case.question.ask_again(object, policies)?,

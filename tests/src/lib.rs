@@ -9,6 +9,8 @@
 //!
 //! [`Suite`] keeps certificates in directories. [`Release`] has them in Secrets, two pods of each service and any
 //! number of rotators: what it takes to watch rotations, with [`Load`], [`Verifier`], [`Kubelet`] and [`Gateway`].
+//!
+//! [`Oracle`] is an API server alone, that the policy engine is held against; [`Recorder`] keeps its reviews.
 
 #![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used)] // a harness: a broken step is a failed test
 
@@ -16,6 +18,8 @@ pub mod gateway;
 pub mod inspector;
 pub mod kubelet;
 pub mod load;
+pub mod oracle;
+pub mod recorder;
 pub mod registration;
 pub mod release;
 pub mod schema;
@@ -26,6 +30,8 @@ pub use gateway::Gateway;
 pub use inspector::Inspector;
 pub use kubelet::Kubelet;
 pub use load::Load;
+pub use oracle::Oracle;
+pub use recorder::Recorder;
 pub use registration::Entry;
 pub use release::{Release, Settings};
 pub use suite::{Options, Suite};

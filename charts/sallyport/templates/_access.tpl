@@ -5,8 +5,57 @@ apiVersion: v1
 kind: ServiceAccount
 metadata:
   {{- include "sallyport.metadata" . | nindent 2 }}
-# Only the cert-rotator talks to the API server, and its pod asks for the token itself.
+# Pods that talk to the API server ask for the token themselves.
 automountServiceAccountToken: false
+{{- end -}}
+
+{{/* Not empty for a service that calls the API server. */}}
+{{- define "sallyport.callsApiServer" -}}
+{{- if or (eq .component "cert-rotator") (include "sallyport.asksAuthorizer" .) -}}true{{- end -}}
+{{- end -}}
+
+{{/* Not empty for a backend that asks the API server what users may do. */}}
+{{- define "sallyport.asksAuthorizer" -}}
+{{- if (.values.authorizer | default dict).enabled -}}true{{- end -}}
+{{- end -}}
+
+{{/* The right to ask, and nothing else, of a backend that does. Asking tells what others may do, and changes nothing. */}}
+{{- define "sallyport.authorizerAccess" -}}
+{{- if include "sallyport.asksAuthorizer" . -}}
+{{- $name := printf "%s-%s" (include "sallyport.clusterName" .root) .component -}}
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRole
+metadata:
+  {{- include "sallyport.authorizerMetadata" (dict "service" . "name" $name) | nindent 2 }}
+rules:
+  - apiGroups: [authorization.k8s.io]
+    resources: [subjectaccessreviews]
+    verbs: [create]
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRoleBinding
+metadata:
+  {{- include "sallyport.authorizerMetadata" (dict "service" . "name" $name) | nindent 2 }}
+roleRef:
+  apiGroup: rbac.authorization.k8s.io
+  kind: ClusterRole
+  name: {{ $name }}
+subjects:
+  - kind: ServiceAccount
+    name: {{ include "sallyport.serviceName" . }}
+    namespace: {{ .root.Release.Namespace | quote }}
+{{- end -}}
+{{- end -}}
+
+{{/* Metadata, without a namespace. */}}
+{{- define "sallyport.authorizerMetadata" -}}
+name: {{ .name }}
+labels:
+  {{- include "sallyport.labels" .service | nindent 2 }}
+{{- with .service.root.Values.commonAnnotations }}
+annotations:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
 {{- end -}}
 
 {{/* Ingress only: what a service may call is bounded by its certificate and its Role, and the API server's address is

@@ -31,6 +31,9 @@ spec:
             - --tls-dir=/etc/sallyport/tls
             - --policy-dir=/etc/sallyport/policies
             - --client-name={{ include "sallyport.clientName" .root }}
+            {{- if include "sallyport.asksAuthorizer" . }}
+            - --authorizer=api-server
+            {{- end }}
             {{- include "sallyport.arguments" . | nindent 12 }}
           ports:
             - {name: grpc, containerPort: 9443}

@@ -18,7 +18,7 @@ replicas: {{ .values.replicas }}
 {{/* The pod, but for containers, volumes and the grace period. It meets the Pod Security Standard "restricted". */}}
 {{- define "sallyport.pod" -}}
 serviceAccountName: {{ include "sallyport.serviceName" . }}
-automountServiceAccountToken: {{ eq .component "cert-rotator" }}
+automountServiceAccountToken: {{ include "sallyport.callsApiServer" . | eq "true" }}
 # A Service called sallyport-… would otherwise put variables called SALLYPORT_… into the environment, where flags are read.
 enableServiceLinks: false
 securityContext:

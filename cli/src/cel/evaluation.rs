@@ -3,7 +3,10 @@
 //! Programs are kept, since those who ask often ask the same of many objects. What is kept is bounded.
 
 use super::encoding;
-use sallyport_cel::{Activation, CompileError, EvalError, Limits, Program, Scope, Type, Value};
+use sallyport_cel::{
+    Activation, AuthorizerTable, Budget, CompileError, EvalError, Limits, Program, Resource, Scope, Type,
+    User, Value,
+};
 use sallyport_document::Document;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value as Json;
@@ -13,6 +16,8 @@ use std::sync::Arc;
 /// What every expression may use.
 const VARIABLES: [&str; 4] = ["object", "oldObject", "request", "namespaceObject"];
 const PARAMS: &str = "params";
+const AUTHORIZER: &str = "authorizer";
+const REQUEST_RESOURCE: &str = "authorizer.requestResource";
 /// Most named expressions of one question.
 const MAX_DEFINITIONS: usize = 1000;
 /// Most source text whose programs are kept, in bytes.
@@ -50,7 +55,8 @@ pub(crate) struct Definition {
     pub(crate) expression: String,
 }
 
-/// What an expression is evaluated over. What is not given is null; `params` is not declared then.
+/// What an expression is evaluated over. What is not given is null; `params` is not declared then, and an
+/// `authorizer` that is not given allows nothing.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "camelCase")]
 pub(crate) struct Vars {
@@ -60,9 +66,13 @@ pub(crate) struct Vars {
     pub(crate) namespace_object: Json,
     #[serde(deserialize_with = "given")]
     pub(crate) params: Option<Json>,
-    /// Taken, so that questions need not be changed, although the engine has none.
-    #[serde(rename = "authorizer")]
-    _authorizer: serde::de::IgnoredAny,
+    #[serde(deserialize_with = "or_nothing")]
+    pub(crate) authorizer: AuthorizerTable,
+}
+
+/// A table; null for one that allows nothing.
+fn or_nothing<'de, D: Deserializer<'de>>(deserializer: D) -> Result<AuthorizerTable, D::Error> {
+    Ok(Option::deserialize(deserializer)?.unwrap_or_default())
 }
 
 /// A null that is given is a null, not an absence.
@@ -112,6 +122,8 @@ impl Returns {
 pub(crate) struct Answer {
     pub(crate) value: Json,
     pub(crate) type_name: String,
+    /// In the API server's units, with that of the named expressions that were evaluated.
+    pub(crate) cost: u64,
 }
 
 /// Why there is no value.
@@ -138,16 +150,34 @@ pub(crate) enum Kind {
     /// Found before anything was evaluated.
     Compile,
     Runtime,
-    /// A limit of the evaluation was reached: steps, size or depth.
+    /// The expression, or a named one, cost more than the API server lets one cost.
     Cost,
+    /// Another limit was reached: the API server's on the cost of all of them together, or our own on steps,
+    /// size and depth.
+    Budget,
+}
+
+impl Kind {
+    fn of(mut error: &EvalError) -> Self {
+        while let EvalError::Definition { source, .. } = error {
+            error = source;
+        }
+        match error {
+            EvalError::CostExceeded => Self::Cost,
+            EvalError::BudgetExceeded
+            | EvalError::WorkExceeded
+            | EvalError::SizeExceeded
+            | EvalError::TooDeep => Self::Budget,
+            _ => Self::Runtime,
+        }
+    }
 }
 
 impl Failure {
     pub(crate) fn kind(&self) -> Kind {
         match self {
             Self::Expression(_) | Self::Variable { .. } | Self::Question(_) => Kind::Compile,
-            Self::Evaluation(error) if error.is_limit() => Kind::Cost,
-            Self::Evaluation(_) => Kind::Runtime,
+            Self::Evaluation(error) => Kind::of(error),
         }
     }
 }
@@ -180,14 +210,23 @@ impl Evaluator {
         let documents = values.into_iter().map(document).collect::<Result<Vec<_>, _>>()?;
         let params = vars.params.as_ref().map(document).transpose()?;
         let mut activation = Activation::new(&compiled.scope, Limits::default());
+        activation.set_budget(Budget::POLICY);
         for (name, document) in VARIABLES.into_iter().zip(&documents) {
             activation.bind(name, Value::from(document));
         }
         if let Some(params) = &params {
             activation.bind(PARAMS, Value::from(params));
         }
+        if compiled.program.uses(AUTHORIZER) || compiled.program.uses(REQUEST_RESOURCE) {
+            let user = Arc::new(user(&vars.request));
+            let resource = resource(&vars.request);
+            activation.bind(AUTHORIZER, Value::authorizer(&vars.authorizer, Arc::clone(&user)));
+            let resource = Value::resource_authorizer(&vars.authorizer, user, resource);
+            activation.bind(REQUEST_RESOURCE, resource);
+        }
         let value = compiled.program.evaluate(&activation)?;
-        Ok(Answer { value: encoding::encode(&value)?, type_name: value.type_name().to_owned() })
+        let cost = activation.cost().saturating_add(activation.definitions_cost());
+        Ok(Answer { value: encoding::encode(&value)?, type_name: value.type_name().to_owned(), cost })
     }
 
     fn compiled(&mut self, source: Source) -> Kept {
@@ -210,6 +249,7 @@ impl Evaluator {
 
 fn compile(source: &Source) -> Result<Compiled, Failure> {
     let mut scope = Scope::admission();
+    scope.declare_authorizer();
     scope.compose();
     if source.has_params {
         scope.declare_params();
@@ -242,6 +282,39 @@ fn compile(source: &Source) -> Result<Compiled, Failure> {
     Ok(Compiled { scope, program })
 }
 
+/// Who makes a request: whose rights `authorizer` asks for.
+fn user(request: &Json) -> User {
+    let extra = request.pointer("/userInfo/extra").and_then(Json::as_object);
+    let extra = extra.into_iter().flatten().map(|(key, values)| (key.clone(), texts(Some(values))));
+    User {
+        name: text(request, "/userInfo/username"),
+        uid: text(request, "/userInfo/uid"),
+        groups: texts(request.pointer("/userInfo/groups")),
+        extra: extra.collect(),
+    }
+}
+
+/// What a request is about: what `authorizer.requestResource` asks for.
+fn resource(request: &Json) -> Resource {
+    Resource {
+        group: text(request, "/resource/group"),
+        resource: text(request, "/resource/resource"),
+        subresource: text(request, "/subResource"),
+        namespace: text(request, "/namespace"),
+        name: text(request, "/name"),
+        ..Resource::default()
+    }
+}
+
+fn text(document: &Json, pointer: &str) -> String {
+    document.pointer(pointer).and_then(Json::as_str).unwrap_or_default().to_owned()
+}
+
+fn texts(list: Option<&Json>) -> Vec<String> {
+    let items = list.and_then(Json::as_array).into_iter().flatten();
+    items.filter_map(Json::as_str).map(str::to_owned).collect()
+}
+
 fn is_identifier(name: &str) -> bool {
     name.starts_with(|first: char| first.is_ascii_alphabetic() || first == '_')
         && name.chars().all(|other| other.is_ascii_alphanumeric() || other == '_')
@@ -250,6 +323,7 @@ fn is_identifier(name: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::{Definition, Evaluator, Kind, MAX_KEPT, Returns, Source, Vars};
+    use sallyport_cel::AuthorizerTable;
     use serde_json::{Value as Json, json};
 
     fn source(expression: &str) -> Source {
@@ -275,7 +349,8 @@ mod tests {
             ("1 +", Kind::Compile, "1:"),
             ("object.a\n  + nothing", Kind::Compile, "2:5: undeclared reference to 'nothing'"),
             ("nothing(1)", Kind::Compile, "undeclared reference to 'nothing'"),
-            ("authorizer.path('/')", Kind::Compile, "undeclared reference"),
+            ("authorizer.paht('/')", Kind::Compile, "undeclared reference"),
+            ("authorizer.path('')", Kind::Runtime, "path must not be empty"),
             ("params.a", Kind::Compile, "undeclared reference to 'params'"),
             ("'a'.matches('(')", Kind::Compile, "1:"),
             ("variables.a", Kind::Compile, "undefined field 'a'"),
@@ -285,7 +360,7 @@ mod tests {
             ("object.a + 'x'", Kind::Runtime, "no such overload"),
             ("object.list[0]", Kind::Runtime, "index out of bounds: 0"),
             (&slow, Kind::Cost, "cost limit exceeded"),
-            (large, Kind::Cost, "too large"),
+            (large, Kind::Budget, "too large"),
         ] {
             let failure = Evaluator::default().evaluate(source(expression), &vars()).unwrap_err();
             assert_eq!(failure.kind(), kind, "{expression}: {failure}");
@@ -339,9 +414,10 @@ mod tests {
             let answer = evaluator.evaluate(with_variables(expression, variables), &vars());
             answer.map(|answer| answer.value).map_err(|failure| (failure.kind(), failure.to_string()))
         };
+        let of_bad = "composited variable \"bad\" fails to evaluate: no such key: nothing";
         let chain = [("a", "object.a + 1"), ("b", "variables.a * 2"), ("bad", "object.nothing")];
         assert_eq!(evaluate("variables.b", &chain), Ok(json!(4)));
-        assert_eq!(evaluate("variables.bad", &chain), Err((Kind::Runtime, "no such key: nothing".into())));
+        assert_eq!(evaluate("variables.bad", &chain), Err((Kind::Runtime, of_bad.into())));
         let many = vec![("a", "1"); 1001];
         for (variables, message) in [
             (&[("b", "variables.a"), ("a", "1")] as &[_], "variables.b: 1:10: undefined field 'a'"),
@@ -352,6 +428,83 @@ mod tests {
             (&many, "there are more than 1000 variables"),
         ] {
             assert_eq!(evaluate("1", variables), Err((Kind::Compile, message.to_owned())));
+        }
+    }
+
+    #[test]
+    fn the_authorizer_answers_from_its_table_for_the_user_of_the_request() {
+        let request = json!({
+            "userInfo": {"username": "alice", "groups": ["dev"]}, "namespace": "shop", "name": "web",
+            "resource": {"group": "apps", "version": "v1", "resource": "deployments"}, "subResource": "scale",
+        });
+        let pods = "authorizer.group('').resource('pods').namespace('shop').check('get')";
+        let own = "authorizer.requestResource.check('approve')";
+        let robot = "authorizer.serviceAccount('shop', 'robot').path('/healthz').check('get')";
+        let about_own = json!({"group": "apps", "resource": "deployments", "subresource": "scale",
+                               "namespace": "shop", "name": "web", "user": "alice", "verb": "approve"});
+        for (table, check, allowed) in [
+            (json!(null), pods, false),
+            (json!({}), pods, false),
+            (json!({"allow": []}), own, false),
+            (json!({"allow": [{}]}), pods, true),
+            (json!({"allow": [{"verb": "*"}]}), own, true),
+            (json!({"allow": [{"user": "alice", "resource": "pods"}]}), pods, true),
+            (json!({"allow": [{"user": "bob"}, {"user": "alice", "verb": "list"}]}), pods, false),
+            (json!({"allow": [about_own]}), own, true),
+            (json!({"allow": [{"name": "other"}]}), own, false),
+            (json!({"allow": [{"user": "alice"}]}), robot, false),
+            (
+                json!({"allow": [{"user": "system:serviceaccount:shop:robot", "path": "/healthz"}]}),
+                robot,
+                true,
+            ),
+        ] {
+            let vars: Vars =
+                serde_json::from_value(json!({"request": request, "authorizer": table})).unwrap();
+            let answer = Evaluator::default().evaluate(source(&format!("{check}.allowed()")), &vars).unwrap();
+            assert_eq!(answer.value, json!(allowed), "{table} {check}");
+        }
+        let table = json!({"reason": "because", "error": "the server is away"});
+        let vars: Vars = serde_json::from_value(json!({"authorizer": table})).unwrap();
+        for (expression, value) in [
+            ("authorizer.path('/').check('get').reason()", json!("because")),
+            ("authorizer.path('/').check('get').errored()", json!(true)),
+            ("authorizer.path('/').check('get').error()", json!("the server is away")),
+        ] {
+            let answer = Evaluator::default().evaluate(source(expression), &vars).unwrap();
+            assert_eq!(answer.value, value, "{expression}");
+        }
+    }
+
+    /// The figures are the API server's.
+    #[test]
+    fn values_have_their_cost_and_limits_their_kinds() {
+        let check = "authorizer.path('/').check('get').allowed()";
+        let costs = |count: usize| vec![check; count].join(" || ");
+        let dear = (0..15).map(|number| (format!("d{number}"), costs(2))).collect::<Vec<_>>();
+        let dear: Vec<_> = dear.iter().map(|(name, source)| (name.as_str(), source.as_str())).collect();
+        let sum = |count: usize| {
+            (0..count).map(|number| format!("variables.d{number}")).collect::<Vec<_>>().join(" || ")
+        };
+        let evaluate = |source: Source| {
+            let answer = Evaluator::default().evaluate(source, &vars());
+            answer.map(|answer| answer.cost).map_err(|failure| failure.kind())
+        };
+        let beyond = costs(3);
+        for (expression, variables, expected) in [
+            ("1", &[] as &[_], Ok(0)),
+            ("object.a + 1", &[], Ok(3)),
+            ("[1, 2].all(e, e > object.a - 1)", &[], Ok(17)),
+            (check, &[], Ok(350_003)),
+            (&costs(2), &[], Ok(700_006)),
+            (&beyond, &[], Err(Kind::Cost)),
+            // That of variables counts once, and only if they are used.
+            ("variables.a + variables.a", &[("a", "object.a + 1"), ("b", "object.a")], Ok(8)),
+            ("variables.a", &[("a", &beyond)], Err(Kind::Cost)),
+            (&sum(14), &dear, Ok(9_800_112)),
+            (&sum(15), &dear, Err(Kind::Budget)),
+        ] {
+            assert_eq!(evaluate(with_variables(expression, variables)), expected, "{expression}");
         }
     }
 
@@ -392,10 +545,13 @@ mod tests {
 
     #[test]
     fn null_params_are_given_and_unknown_variables_refused() {
-        let vars: Vars =
-            serde_json::from_value(json!({"params": null, "authorizer": {"allow": []}})).unwrap();
-        assert_eq!(vars.params, Some(json!(null)));
-        assert_eq!(serde_json::from_value::<Vars>(json!({})).unwrap().params, None);
-        assert!(serde_json::from_value::<Vars>(json!({"objekt": {}})).is_err());
+        let read = |vars: Json| serde_json::from_value::<Vars>(vars);
+        let vars = read(json!({"params": null, "authorizer": null})).unwrap();
+        assert_eq!((vars.params, vars.authorizer), (Some(json!(null)), AuthorizerTable::default()));
+        let vars = read(json!({})).unwrap();
+        assert_eq!((vars.params, vars.authorizer), (None, AuthorizerTable::default()));
+        for wrong in [json!({"objekt": {}}), json!({"authorizer": []}), json!({"authorizer": {"alow": []}})] {
+            assert!(read(wrong.clone()).is_err(), "{wrong}");
+        }
     }
 }

@@ -51,6 +51,8 @@ struct Reply {
     #[serde(rename = "type", skip_serializing_if = "Option::is_none")]
     type_name: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    cost: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     error: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     kind: Option<Kind>,
@@ -59,8 +61,9 @@ struct Reply {
 impl Reply {
     fn new(id: Option<Json>, outcome: Result<Answer, Failure>) -> Self {
         match outcome {
-            Ok(Answer { value, type_name }) => {
-                Self { id, value: Some(value), type_name: Some(type_name), ..Self::default() }
+            Ok(Answer { value, type_name, cost }) => {
+                let (value, type_name, cost) = (Some(value), Some(type_name), Some(cost));
+                Self { id, value, type_name, cost, ..Self::default() }
             }
             Err(failure) => {
                 Self { id, error: Some(failure.to_string()), kind: Some(failure.kind()), ..Self::default() }
@@ -136,23 +139,27 @@ mod tests {
 
     #[test]
     fn a_question_has_these_fields_and_its_answer_those() {
+        let dear = ["authorizer.path('/').check('get').allowed()"; 3].join(" || ");
         let pod = json!({"metadata": {"name": "a"}});
         for (question, expected) in [
-            (json!({"expr": "1 + 1"}), json!({"value": 2, "type": "int"})),
-            (json!({"id": 7, "expr": "null"}), json!({"id": 7, "value": null, "type": "null_type"})),
+            (json!({"expr": "1 + 1"}), json!({"value": 2, "type": "int", "cost": 1})),
+            (
+                json!({"id": 7, "expr": "null"}),
+                json!({"id": 7, "value": null, "type": "null_type", "cost": 0}),
+            ),
             (
                 json!({"id": {"a": ["b"]}, "expr": "string(object.metadata.name)", "mode": "validation",
                        "vars": {"object": pod}, "variables": null, "returns": "string"}),
-                json!({"id": {"a": ["b"]}, "value": "a", "type": "string"}),
+                json!({"id": {"a": ["b"]}, "value": "a", "type": "string", "cost": 4}),
             ),
             (
                 json!({"expr": "[object, oldObject, dyn(request), dyn(namespaceObject), params]", "vars":
                     {"object": 1, "oldObject": 2, "request": 3, "namespaceObject": 4, "params": 5}}),
-                json!({"value": [1, 2, 3, 4, 5], "type": "list"}),
+                json!({"value": [1, 2, 3, 4, 5], "type": "list", "cost": 17}),
             ),
             (
                 json!({"expr": "[object, params]", "vars": {"object": null, "params": null}}),
-                json!({"value": [null, null], "type": "list"}),
+                json!({"value": [null, null], "type": "list", "cost": 12}),
             ),
             (
                 json!({"expr": "params", "vars": {"object": null}}),
@@ -161,7 +168,7 @@ mod tests {
             (
                 json!({"expr": "variables.b", "variables":
                     [{"name": "a", "expression": "20"}, {"name": "b", "expression": "variables.a + 1"}]}),
-                json!({"value": 21, "type": "int"}),
+                json!({"value": 21, "type": "int", "cost": 5}),
             ),
             (
                 json!({"id": "x", "expr": "object.a", "vars": {"object": {}}}),
@@ -177,7 +184,25 @@ mod tests {
             ),
             (
                 json!({"expr": "Object{a: 1}", "mode": "mutation", "returns": "Object"}),
-                json!({"value": {"a": 1}, "type": "Object"}),
+                json!({"value": {"a": 1}, "type": "Object", "cost": 40}),
+            ),
+            (
+                json!({"expr": "authorizer.requestResource.check('get').allowed()", "vars": {
+                    "request": {"namespace": "shop", "resource": {"group": "", "version": "v1", "resource": "pods"}},
+                    "authorizer": {"allow": [{"verb": "get", "resource": "pods", "namespace": "shop"}]}}}),
+                json!({"value": true, "type": "bool", "cost": 350_002}),
+            ),
+            (
+                json!({"expr": "authorizer.path('/').check('get').allowed()", "vars": {}}),
+                json!({"value": false, "type": "bool", "cost": 350_003}),
+            ),
+            (
+                json!({"expr": dear}),
+                json!({"error": "operation cancelled: actual cost limit exceeded", "kind": "cost"}),
+            ),
+            (
+                json!({"expr": "lists.range(1000).all(a, lists.range(1000).all(b, b >= 0))"}),
+                json!({"error": "operation cancelled: the result is too large", "kind": "budget"}),
             ),
             (
                 json!({"expr": "Object{a: 1}", "mode": "validation", "returns": "Object"}),
@@ -185,7 +210,7 @@ mod tests {
             ),
             (
                 json!({"expr": "[JSONPatch{op: 'remove', path: '/a'}]", "mode": "mutation", "returns": "JSONPatch"}),
-                json!({"value": [{"op": "remove", "path": "/a"}], "type": "list"}),
+                json!({"value": [{"op": "remove", "path": "/a"}], "type": "list", "cost": 50}),
             ),
         ] {
             let (answers, all_read) = answers(question.to_string().as_bytes());
@@ -208,6 +233,7 @@ mod tests {
             ("{\"expr\": \"1\", \"mode\": \"mutate\"}", None, "unknown variant `mutate`"),
             ("{\"expr\": \"1\", \"returns\": \"int\"}", None, "unknown variant `int`"),
             ("{\"expr\": \"1\", \"vars\": {\"x\": 1}}", None, "unknown field `x`"),
+            ("{\"expr\": \"1\", \"vars\": {\"authorizer\": {\"x\": 1}}}", None, "unknown field `x`"),
             ("{\"expr\": \"1\", \"variables\": [{\"name\": \"a\"}]}", None, "missing field `expression`"),
             (&deep, None, "recursion limit exceeded"),
         ] {

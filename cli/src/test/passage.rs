@@ -4,11 +4,13 @@ use crate::door::Door;
 use crate::policies::Policies;
 use anyhow::Context as _;
 use sallyport_policy::{
-    GroupVersionKind, GroupVersionResource, Operation, Outcome, Request, Review, Status, UserInfo,
+    Authorizer, AuthorizerTable, GroupVersionKind, GroupVersionResource, Operation, Outcome, Request, Review,
+    Status, Unconnected, UserInfo,
 };
 use sallyport_review::envelope;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 /// A request with its objects.
 #[derive(Clone, Debug)]
@@ -17,6 +19,8 @@ pub(crate) struct Question {
     object: Option<Value>,
     old_object: Vec<u8>,
     options: Vec<u8>,
+    /// What users may do, if that is known.
+    authorizer: Option<Arc<AuthorizerTable>>,
 }
 
 /// What came of a request.
@@ -35,8 +39,8 @@ pub(crate) struct Observation {
 }
 
 impl Question {
-    /// Reads an AdmissionReview as a front does.
-    pub(crate) fn read(review: &Value) -> anyhow::Result<Self> {
+    /// Reads an AdmissionReview as a front does. Without an authorizer nobody can be asked what users may do.
+    pub(crate) fn read(review: &Value, authorizer: Option<Arc<AuthorizerTable>>) -> anyhow::Result<Self> {
         let text = serde_json::to_vec(review)?;
         let review = envelope::Review::parse(&text)?;
         let raw = |raw: Option<&serde_json::value::RawValue>| {
@@ -73,7 +77,16 @@ impl Question {
             },
             dry_run: review.dry_run,
         };
-        Ok(Self { request, object, old_object: raw(review.old_object), options: raw(review.options) })
+        let (old_object, options) = (raw(review.old_object), raw(review.options));
+        Ok(Self { request, object, old_object, options, authorizer })
+    }
+
+    /// Who answers what policies ask of `authorizer`.
+    fn authorizer(&self) -> &dyn Authorizer {
+        match &self.authorizer {
+            Some(table) => &**table,
+            None => &Unconnected,
+        }
     }
 
     /// Sends it through all doors.
@@ -135,11 +148,12 @@ impl Passage<'_> {
     fn knock(&mut self, door: Door) -> anyhow::Result<bool> {
         let object = self.observation.object.as_ref().map(serde_json::to_vec).transpose()?;
         let review = Review {
-            request: &self.question.request,
             object: object.as_deref().unwrap_or_default(),
             old_object: &self.question.old_object,
             options: &self.question.options,
+            ..Review::of(&self.question.request)
         };
+        let review = Review { authorizer: self.question.authorizer(), ..review };
         let (outcome, errors) = self.policies.review(&review, door);
         let Outcome { allowed, status, warnings, audit_annotations, patch, .. } = outcome;
         self.observation.errors.extend(errors);

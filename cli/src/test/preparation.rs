@@ -5,8 +5,10 @@ use super::folder;
 use super::passage::Question;
 use super::specification::{Case, Document, Expectation, Specification, User};
 use crate::manifest::{self, Circumstances, Operation};
+use crate::resource::CustomKinds;
 use anyhow::{Context as _, bail, ensure};
-use sallyport_sources::{Collection, Problem, Snapshot};
+use sallyport_policy::AuthorizerTable;
+use sallyport_sources::{Collection, Snapshot};
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -59,18 +61,37 @@ pub(crate) fn prepare(path: &Path, selects: impl Fn(&str) -> bool) -> anyhow::Re
     add_objects(&mut collection, &folder, "objects", &specification.objects)?;
     let policies = Arc::new(collection.clone().load());
     // What cannot be read is told when the policies are compiled.
-    let is_empty = policies.mutations.is_empty() && policies.validations.is_empty();
+    let is_empty = policies.mutations.is_empty()
+        && policies.validations.is_empty()
+        && policies.mutating_policies.is_empty()
+        && policies.validating_policies.is_empty();
     ensure!(!is_empty || !policies.problems.is_empty(), "there is no policy to test");
+    let kinds = custom_kinds(&policies);
+    let authorizer = specification.authorizer.map(Arc::new);
+    let setting = Setting { folder, collection, policies, kinds, authorizer };
     let mut cases = Vec::new();
     for (index, case) in specification.cases.into_iter().enumerate() {
         let (line, case) = (case.referenced.line(), case.value);
         if selects(&case.name) {
             let place = format!("line {line}: case {:?}", case.name);
-            let known = &policies.problems;
-            cases.push(prepare_case(case, line, index + 1, &folder, &collection, known).context(place)?);
+            cases.push(prepare_case(case, line, index + 1, &setting).context(place)?);
         }
     }
-    Ok(Some(Suite { policies, cases }).filter(|suite| !suite.cases.is_empty()))
+    Ok(Some(Suite { policies: setting.policies, cases }).filter(|suite| !suite.cases.is_empty()))
+}
+
+/// What the cases of a suite have in common.
+struct Setting {
+    folder: PathBuf,
+    collection: Collection,
+    /// What the collection holds.
+    policies: Arc<Snapshot>,
+    kinds: Arc<CustomKinds>,
+    authorizer: Option<Arc<AuthorizerTable>>,
+}
+
+fn custom_kinds(snapshot: &Snapshot) -> Arc<CustomKinds> {
+    Arc::new(CustomKinds::of(snapshot.objects.iter().map(|entry| &entry.object)))
 }
 
 fn add_policies(collection: &mut Collection, folder: &Path, names: Option<&[String]>) -> anyhow::Result<()> {
@@ -124,41 +145,44 @@ fn add_objects(
     Ok(())
 }
 
-fn prepare_case(
-    case: Case,
-    line: u64,
-    number: usize,
-    folder: &Path,
-    collection: &Collection,
-    known: &[Problem],
-) -> anyhow::Result<Prepared> {
+fn prepare_case(case: Case, line: u64, number: usize, setting: &Setting) -> anyhow::Result<Prepared> {
+    let folder = &setting.folder;
     let policies = if case.objects.is_empty() {
         None
     } else {
-        let mut collection = collection.clone();
+        let mut collection = setting.collection.clone();
         add_objects(&mut collection, folder, "objects of the case", &case.objects)?;
         let snapshot = collection.load();
         // Those of the suite itself are told when its policies are compiled.
+        let known = &setting.policies.problems;
         if let Some(problem) = snapshot.problems.iter().find(|problem| !known.contains(problem)) {
             bail!("{problem}");
         }
         Some(Arc::new(snapshot))
     };
+    let kinds = policies.as_deref().map_or_else(|| Arc::clone(&setting.kinds), custom_kinds);
     let objects = Objects {
         whole: case.expect.object.as_ref().map(|document| object(document, folder)).transpose()?,
         part: case.expect.object_contains.as_ref().map(|document| read(document, folder)).transpose()?,
     };
     let review = match (&case.manifest, &case.request) {
-        (Some(manifest), _) => review(&case, object(manifest, folder)?, number, folder)?,
+        (Some(manifest), _) => review(&case, object(manifest, folder)?, number, folder, kinds)?,
         (None, Some(request)) => whole_review(read(request, folder)?)?,
         (None, None) => bail!("it has neither manifest nor request"),
     };
-    let question = Question::read(&review)?;
+    let authorizer = case.authorizer.map(Arc::new).or_else(|| setting.authorizer.clone());
+    let question = Question::read(&review, authorizer)?;
     Ok(Prepared { name: case.name, line, policies, question, expect: case.expect, objects })
 }
 
 /// The AdmissionReview for a manifest.
-fn review(case: &Case, mut object: Value, number: usize, folder: &Path) -> anyhow::Result<Value> {
+fn review(
+    case: &Case,
+    mut object: Value,
+    number: usize,
+    folder: &Path,
+    kinds: Arc<CustomKinds>,
+) -> anyhow::Result<Value> {
     if let Some(patch) = &case.patch {
         ensure!(patch.is_object(), "patch is no object");
         json_patch::merge(&mut object, patch);
@@ -173,6 +197,7 @@ fn review(case: &Case, mut object: Value, number: usize, folder: &Path) -> anyho
         namespace: case.namespace.clone().unwrap_or_else(|| "default".to_owned()),
         subresource: case.sub_resource.clone().unwrap_or_default(),
         dry_run: case.dry_run.unwrap_or(false),
+        kinds,
     };
     let mut review = match manifest::review(object, number, &about) {
         Err(manifest::ManifestError::NoOld(identity)) => {

@@ -4,6 +4,7 @@
 //! type and an expectation that contradicts another are errors, with line and column.
 
 use crate::manifest::Operation;
+use sallyport_policy::AuthorizerTable;
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{Error as _, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
@@ -25,6 +26,9 @@ pub(crate) struct Specification {
     /// Objects that exist.
     #[serde(default)]
     pub(crate) objects: Vec<Document>,
+    /// What users may do; nobody can be asked unless it is there.
+    #[serde(default, deserialize_with = "given")]
+    pub(crate) authorizer: Option<AuthorizerTable>,
     pub(crate) cases: Vec<Spanned<Case>>,
 }
 
@@ -58,6 +62,9 @@ pub(crate) struct Case {
     /// Objects that exist besides those of the suite.
     #[serde(default)]
     pub(crate) objects: Vec<Document>,
+    /// What users may do, in place of what the suite says of it.
+    #[serde(default, deserialize_with = "given")]
+    pub(crate) authorizer: Option<AuthorizerTable>,
     pub(crate) expect: Expectation,
 }
 
@@ -381,6 +388,19 @@ mod tests {
                 &["another case", "line 5"],
             ),
             (&format!("{HEAD}  name: b\n  expect: {{allowed: true}}\n"), &["line 4"]),
+            (&format!("authorizer: {{alow: []}}\n{HEAD}  expect: {{allowed: true}}\n"), &["alow", "line 1"]),
+            (&format!("authorizer:\n{HEAD}  expect: {{allowed: true}}\n"), &["line 1"]),
+            (&format!("{HEAD}  authorizer: []\n  expect: {{allowed: true}}\n"), &["line 4"]),
+            // A rule without members, or with one that fits anything, allows everything.
+            (
+                &format!("{HEAD}  authorizer: {{allow: [{{user: }}]}}\n  expect: {{allowed: true}}\n"),
+                &["line 4"],
+            ),
+            (&format!("{HEAD}  authorizer:\n    allow:\n    -\n  expect: {{allowed: true}}\n"), &["line 6"]),
+            (
+                &format!("{HEAD}  authorizer: {{allow: [{{users: a}}]}}\n  expect: {{allowed: true}}\n"),
+                &["users", "line 4"],
+            ),
         ] {
             let problem = problem(text);
             for message in messages {

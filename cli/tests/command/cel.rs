@@ -53,11 +53,31 @@ fn an_expression_is_tried_on_a_file() {
         // Quotes are the YAML writer's choice.
         assert_eq!(stdout.replace('"', "'"), written, "{arguments:?}");
     }
+    let rights = file(
+        "rights.yaml",
+        "allow:\n- {user: me, verb: approve, group: '', resource: pods, namespace: shop, name: web}\nreason: so\n",
+    );
+    let asked = file(
+        "asked.yaml",
+        "{userInfo: {username: me}, resource: {version: v1, resource: pods}, namespace: shop, name: web}",
+    );
+    let approve = "authorizer.requestResource.check('approve').allowed()";
+    for (arguments, written) in [
+        (&[approve] as &[&str], "false\n"),
+        (&[approve, "--authorizer", &rights], "false\n"),
+        (&[approve, "--authorizer", &rights, "--request", &asked], "true\n"),
+        (&["authorizer.path('/').check('get').reason()", "--authorizer", &rights], "so\n"),
+    ] {
+        let run = run(["cel"].iter().chain(arguments)).ended(0);
+        assert_eq!((run.stdout.as_str(), run.stderr.as_str()), (written, ""), "{arguments:?}");
+    }
+    let dear = run(["cel", approve, "--cost"]).ended(0);
+    assert_eq!((dear.stdout.as_str(), dear.stderr.as_str()), ("false\n", "cost: 350002\n"));
     let piped = run_with_input(["cel", "object.metadata.name", "-f", "-"], POD.into()).ended(0);
     assert_eq!(piped.stdout, "web\n");
     let json = run(["cel", "duration('90s')", "-o", "json"]).ended(0).stdout;
     let answer: Value = serde_json::from_str(&json).unwrap();
-    assert_eq!(answer, json!({"value": "90s", "type": "google.protobuf.Duration"}));
+    assert_eq!(answer, json!({"value": "90s", "type": "google.protobuf.Duration", "cost": 0}));
 }
 
 #[test]
@@ -86,6 +106,8 @@ fn errors_have_their_place_and_end_with_1() {
         (&["object", "-f", "-"], "a: 1\n---\nb: 2\n", "there are 2"),
         (&["object", "-f", "-"], "", "there are 0"),
         (&["object", "-f", "-", "--params", "-"], "", "only one of the files"),
+        (&["object", "-f", "-", "--authorizer", "-"], "", "only one of the files"),
+        (&["object", "--authorizer", "-"], "alow: []\n", "--authorizer cannot be used: unknown field `alow`"),
     ] {
         let run = run_with_input(["cel"].iter().chain(arguments), input.into()).ended(1);
         assert!(run.stderr.contains(message), "{arguments:?}: {}", run.stderr);
@@ -102,8 +124,8 @@ fn wrong_usage_ends_with_2_and_help_explains_the_lines() {
     let help = run(["cel", "--help"]).ended(0).stdout;
     let eval_help = run(["cel", "eval", "--help"]).ended(0).stdout;
     for (help, texts) in [
-        (help, &["Exit status:", "--params", "oldObject"]),
-        (eval_help, &["Exit status:", "$optional", "kind"]),
+        (help, &["Exit status:", "--params", "oldObject", "--authorizer", "allow: [{user: me,", "--cost"]),
+        (eval_help, &["Exit status:", "$optional", "kind", "authorizer", "\"cost\"", "budget"]),
     ] {
         for text in texts {
             assert!(help.contains(text), "{text}: {help}");
@@ -125,7 +147,8 @@ fn lines_are_answered_in_order() {
     assert_eq!(answers.len(), COUNT);
     for (number, answer) in answers.iter().enumerate() {
         let value = if number.is_multiple_of(10) { 0 } else { number };
-        assert_eq!(answer, &json!({"id": number, "value": value, "type": "int"}));
+        let cost = if number.is_multiple_of(10) { 3 } else { 2 };
+        assert_eq!(answer, &json!({"id": number, "value": value, "type": "int", "cost": cost}));
     }
 
     // Errors of expressions are answers; a line that is no question is not.
@@ -144,7 +167,7 @@ fn who_sends_one_line_and_waits_is_answered() {
         writeln!(stdin, "{{\"expr\": \"{number}\"}}").unwrap();
         let mut line = String::new();
         stdout.read_line(&mut line).unwrap();
-        assert_eq!(line, format!("{{\"value\":{number},\"type\":\"int\"}}\n"));
+        assert_eq!(line, format!("{{\"value\":{number},\"type\":\"int\",\"cost\":0}}\n"));
     }
     drop(stdin);
     assert!(child.wait().unwrap().success());

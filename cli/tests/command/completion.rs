@@ -18,6 +18,8 @@ fn every_shell_has_a_script_that_knows_the_commands() {
             "policy-dir",
             "kubeconfig",
             "params",
+            "authorizer",
+            "cost",
         ] {
             assert!(script.contains(command), "{shell}: {command}");
         }

@@ -10,4 +10,5 @@ mod doctor;
 mod process;
 mod review;
 mod rotation;
+mod surroundings;
 mod test;

@@ -19,12 +19,31 @@ const DRAIN: Duration = Duration::from_secs(35);
 /// How often policies and certificates are looked at; edits are in force within two seconds.
 const RELOAD_INTERVAL: Duration = Duration::from_secs(1);
 
+/// Who answers what policies ask of `authorizer`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+pub enum AuthorizerKind {
+    /// Nobody: every check has no opinion, and an error that says so.
+    #[default]
+    None,
+    /// The API server, by a `SubjectAccessReview` for each check.
+    ApiServer,
+}
+
 /// Flags of a backend.
 #[derive(clap::Args, Clone, Debug)]
 pub struct BackendArgs {
     /// Directory of policies: YAML or JSON files, read again when they change.
     #[arg(long, env = "SALLYPORT_POLICY_DIR", value_name = "DIR")]
     pub policy_dir: PathBuf,
+
+    /// Who answers what policies ask of `authorizer`. The API server is asked by `SubjectAccessReviews`, for which
+    /// the ServiceAccount needs the verb create.
+    #[arg(long, env = "SALLYPORT_AUTHORIZER", value_enum, default_value = "none", value_name = "WHO")]
+    pub authorizer: AuthorizerKind,
+
+    /// Kubeconfig of the API server, outside of a cluster.
+    #[arg(long, env = "SALLYPORT_KUBECONFIG", value_name = "FILE")]
+    pub kubeconfig: Option<PathBuf>,
 
     /// Where gRPC is served, over mutual TLS.
     #[arg(long, env = "SALLYPORT_LISTEN", default_value = "[::]:9443", value_name = "ADDRESS")]
@@ -73,6 +92,10 @@ pub struct BackendArgs {
 pub struct Config {
     /// Directory of policies.
     pub policy_dir: PathBuf,
+    /// Who answers what policies ask of `authorizer`.
+    pub authorizer: AuthorizerKind,
+    /// Kubeconfig of the API server; without one the environment says where it is.
+    pub kubeconfig: Option<PathBuf>,
     /// Where gRPC is served; port 0 takes any free one.
     pub listen: SocketAddr,
     /// Where the admin endpoint is served; port 0 takes any free one.
@@ -99,6 +122,8 @@ impl Config {
         let any = IpAddr::V6(Ipv6Addr::UNSPECIFIED);
         Self {
             policy_dir,
+            authorizer: AuthorizerKind::None,
+            kubeconfig: None,
             listen: SocketAddr::new(any, 9443),
             admin: SocketAddr::new(any, 9090),
             tls_dir,
@@ -117,6 +142,8 @@ impl From<&BackendArgs> for Config {
         let size = |value: u64| usize::try_from(value).unwrap_or(usize::MAX);
         Self {
             policy_dir: args.policy_dir.clone(),
+            authorizer: args.authorizer,
+            kubeconfig: args.kubeconfig.clone(),
             listen: args.listen,
             admin: args.telemetry.admin_address,
             tls_dir: args.tls_dir.clone(),
@@ -164,6 +191,7 @@ mod tests {
             ("--max-body-bytes", "8MiB"),
             ("--drain", "1h"),
             ("--reload-interval", "0"),
+            ("--authorizer", "table"),
         ] {
             let error = parse(&[&format!("{flag}={value}")]).unwrap_err().to_string();
             assert!(error.contains(flag), "{error}");

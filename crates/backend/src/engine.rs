@@ -30,6 +30,12 @@ pub trait PolicySet: Send + Sync + Sized + 'static {
     /// The policies with their names and states, by the index that results refer to.
     fn policies(&self) -> &[PolicyStatus];
 
+    /// What is wrong with the objects of the snapshot that the set is from, with the file of each. Nothing, where
+    /// policies see no objects but the one under review.
+    fn object_problems(&self, _: &Snapshot) -> Vec<String> {
+        Vec::new()
+    }
+
     /// Evaluates the policies that have this failure policy.
     fn review(&self, review: &Review<'_>, failure_policy: FailurePolicy) -> Outcome;
 }
@@ -62,6 +68,10 @@ impl PolicySet for MutationSet {
 
     fn policies(&self) -> &[PolicyStatus] {
         self.policies()
+    }
+
+    fn object_problems(&self, snapshot: &Snapshot) -> Vec<String> {
+        with_files(self.objects(), snapshot)
     }
 
     fn review(&self, review: &Review<'_>, failure_policy: FailurePolicy) -> Outcome {
@@ -99,9 +109,20 @@ impl PolicySet for ValidationSet {
         self.policies()
     }
 
+    fn object_problems(&self, snapshot: &Snapshot) -> Vec<String> {
+        with_files(self.objects(), snapshot)
+    }
+
     fn review(&self, review: &Review<'_>, failure_policy: FailurePolicy) -> Outcome {
         self.review(review, failure_policy)
     }
+}
+
+/// The problems of objects that were made of a snapshot.
+fn with_files(objects: &Objects, snapshot: &Snapshot) -> Vec<String> {
+    let file = |index: usize| snapshot.objects.get(index).map_or("", |entry| &*entry.file);
+    let problems = objects.problems().iter();
+    problems.map(|problem| format!("{}: {}", file(problem.index), problem.message)).collect()
 }
 
 fn objects<T: Clone>(entries: &[Entry<T>]) -> Vec<T> {
@@ -126,7 +147,9 @@ fn surroundings(snapshot: &Snapshot) -> Arc<Objects> {
 
 #[cfg(test)]
 mod tests {
-    use sallyport_policy::{FailurePolicy, Operation, PolicyState, Request, Review, ValidationSet};
+    use sallyport_policy::{
+        FailurePolicy, MutationSet, Operation, PolicyState, Request, Review, ValidationSet,
+    };
     use sallyport_sources::{Directory, PolicyKind};
 
     use super::PolicySet;
@@ -185,9 +208,27 @@ data: {message: as set}
         let mut request = Request { operation: Operation::Create, ..Request::default() };
         request.resource.version = "v1".to_owned();
         request.resource.resource = "pods".to_owned();
-        let review = Review { request: &request, object: b"{}", old_object: b"", options: b"" };
+        let review = Review { object: b"{}", ..Review::of(&request) };
         let status = PolicySet::review(&set, &review, FailurePolicy::Fail).status.unwrap();
         let expected = "ValidatingAdmissionPolicy 'limit' with binding 'everywhere' denied request: as set";
         assert_eq!(status.message, expected);
+        assert_eq!(set.object_problems(&snapshot), [] as [String; 0]);
+    }
+
+    #[test]
+    fn problems_of_objects_are_told_with_their_files() {
+        let directory = tempfile::tempdir().unwrap();
+        let definition = "apiVersion: apiextensions.k8s.io/v1\nkind: CustomResourceDefinition\n\
+                          metadata: {name: things.example.dev}\nspec: {group: example.dev}\n";
+        std::fs::write(directory.path().join("a.yaml"), OURS).unwrap();
+        std::fs::write(directory.path().join("b.yaml"), format!("{THEIRS}---\n{definition}")).unwrap();
+        let snapshot = Directory::new(directory.path()).load(None).unwrap();
+        assert_eq!(snapshot.problems, []);
+        let expected =
+            ["b.yaml: CustomResourceDefinition things.example.dev: /spec/names/kind is missing".to_owned()];
+        let validations = <ValidationSet as PolicySet>::compile(&snapshot, None);
+        assert_eq!(validations.object_problems(&snapshot), expected);
+        let mutations = <MutationSet as PolicySet>::compile(&snapshot, None);
+        assert_eq!(mutations.object_problems(&snapshot), expected);
     }
 }

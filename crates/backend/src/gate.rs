@@ -72,6 +72,11 @@ impl Place {
         }
     }
 
+    /// How long the caller still waits; `None` if it does not say.
+    pub(crate) fn time_left(&self) -> Option<Duration> {
+        Some(self.deadline?.saturating_duration_since(Instant::now()))
+    }
+
     fn grow(&self, bytes: usize) -> Result<(), Fault> {
         if self.reservation.lock().grow(bytes) {
             return Ok(());

@@ -5,8 +5,9 @@
 //! sources::watch ─▶ Policies (compiled aside, swapped in one step)
 //!                       │
 //! mutual TLS ─▶ Gate ─▶ Reviewer ─▶ Outcome ─▶ the service's own answer
-//!           (places,   (deadline, trace,
-//!            bytes)     log, metrics)
+//!           (places,   (deadline, trace,│ ▲
+//!            bytes)     log, metrics)  ▼ │
+//!                         SubjectAccessReviews, where policies ask `authorizer` and somebody is connected
 //! ```
 //!
 //! The invariant: a request is evaluated against one set of policies from
@@ -15,8 +16,10 @@
 
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
 
+mod access_review;
 pub mod answer;
 mod arguments;
+mod authorization;
 mod engine;
 mod fault;
 mod gate;
@@ -26,7 +29,8 @@ mod question;
 mod reviewer;
 mod server;
 
-pub use arguments::{BackendArgs, Config};
+pub use access_review::ConnectError;
+pub use arguments::{AuthorizerKind, BackendArgs, Config};
 pub use engine::PolicySet;
 pub use gate::Gated;
 pub use reviewer::Reviewer;

@@ -90,6 +90,61 @@ impl Drop for Call {
     }
 }
 
+/// How a `SubjectAccessReview` ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum AccessReviewResult {
+    Allowed,
+    Denied,
+    NoOpinion,
+    Error,
+    Timeout,
+}
+
+/// How long questions to the API server took, by how they ended.
+#[derive(Clone, Debug)]
+pub(crate) struct AccessReviewMeters {
+    durations: HistogramVec,
+    allowed: Histogram,
+    denied: Histogram,
+    no_opinion: Histogram,
+    error: Histogram,
+    timeout: Histogram,
+}
+
+impl AccessReviewMeters {
+    pub(crate) fn new() -> prometheus::Result<Self> {
+        let durations = HistogramOpts::new(
+            "sallyport_subject_access_review_duration_seconds",
+            "Time until the API server had answered what a policy asks of the authorizer, by result.",
+        );
+        let durations = HistogramVec::new(durations.buckets(buckets::LATENCY.to_vec()), &["result"])?;
+        let child = |result| durations.with_label_values(&[result]);
+        Ok(Self {
+            allowed: child("allowed"),
+            denied: child("denied"),
+            no_opinion: child("no_opinion"),
+            error: child("error"),
+            timeout: child("timeout"),
+            durations,
+        })
+    }
+
+    pub(crate) fn register(&self, registry: &Registry) -> prometheus::Result<()> {
+        registry.register(Box::new(self.durations.clone()))
+    }
+
+    pub(crate) fn observe(&self, result: AccessReviewResult, duration: Duration) {
+        let child = match result {
+            AccessReviewResult::Allowed => &self.allowed,
+            AccessReviewResult::Denied => &self.denied,
+            AccessReviewResult::NoOpinion => &self.no_opinion,
+            AccessReviewResult::Error => &self.error,
+            AccessReviewResult::Timeout => &self.timeout,
+        };
+        child.observe(duration.as_secs_f64());
+    }
+}
+
 /// What one policy's evaluations are counted by.
 #[derive(Clone, Debug)]
 pub(crate) struct PolicyMeter {
@@ -121,6 +176,8 @@ pub(crate) struct PolicyMeters {
 pub(crate) struct States {
     /// In force as written.
     pub(crate) active: usize,
+    /// In force as written, but without the authorizer that they ask.
+    pub(crate) unconnected: usize,
     /// In force in their last good form.
     pub(crate) stale: usize,
     /// Never good.
@@ -137,8 +194,10 @@ impl PolicyMeters {
             "sallyport_policy_results_total",
             "Requests that a policy was evaluated for, by result.",
         );
-        let states =
-            Opts::new("sallyport_policies", "Policies by state: active, stale (last good form), broken.");
+        let states = Opts::new(
+            "sallyport_policies",
+            "Policies by state: active, unconnected (they ask an authorizer, and none is connected), stale (last good form), broken.",
+        );
         Ok(Self {
             durations: HistogramVec::new(durations.buckets(buckets::EVALUATION.to_vec()), &["policy"])?,
             results: IntCounterVec::new(results, &["policy", "result"])?,
@@ -172,8 +231,12 @@ impl PolicyMeters {
     }
 
     pub(crate) fn states(&self, states: States) {
-        for (state, count) in [("active", states.active), ("stale", states.stale), ("broken", states.broken)]
-        {
+        for (state, count) in [
+            ("active", states.active),
+            ("unconnected", states.unconnected),
+            ("stale", states.stale),
+            ("broken", states.broken),
+        ] {
             self.states.with_label_values(&[state]).set(i64::try_from(count).unwrap_or(i64::MAX));
         }
     }

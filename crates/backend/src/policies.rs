@@ -27,13 +27,15 @@ pub(crate) struct Loaded<S> {
 pub(crate) struct Policies<S> {
     current: ArcSwap<Loaded<S>>,
     meters: PolicyMeters,
+    /// Whether somebody answers what policies ask of `authorizer`.
+    connected: bool,
 }
 
 impl<S: PolicySet> Policies<S> {
     /// Compiles the first set.
-    pub(crate) fn new(snapshot: &Snapshot, meters: PolicyMeters) -> Self {
-        let loaded = load::<S>(snapshot, None, &meters);
-        Self { current: ArcSwap::from_pointee(loaded), meters }
+    pub(crate) fn new(snapshot: &Snapshot, meters: PolicyMeters, connected: bool) -> Self {
+        let loaded = load::<S>(snapshot, None, &meters, connected);
+        Self { current: ArcSwap::from_pointee(loaded), meters, connected }
     }
 
     /// The set in force now.
@@ -44,7 +46,7 @@ impl<S: PolicySet> Policies<S> {
     /// Puts the policies of a snapshot into force.
     pub(crate) fn replace(&self, snapshot: &Snapshot) {
         let before = self.current();
-        let loaded = load(snapshot, Some(&before.set), &self.meters);
+        let loaded = load(snapshot, Some(&before.set), &self.meters, self.connected);
         let mut gone = names(&before.set);
         let present = names(&loaded.set);
         gone.retain(|name| !present.contains(name));
@@ -87,19 +89,36 @@ fn report_lost(error: &SourceError) {
     tracing::error!(error, "the policies cannot be read, the last ones stay in force");
 }
 
-fn load<S: PolicySet>(snapshot: &Snapshot, previous: Option<&S>, meters: &PolicyMeters) -> Loaded<S> {
+fn load<S: PolicySet>(
+    snapshot: &Snapshot,
+    previous: Option<&S>,
+    meters: &PolicyMeters,
+    connected: bool,
+) -> Loaded<S> {
     for problem in &snapshot.problems {
         tracing::warn!("{problem}");
     }
     let set = S::compile(snapshot, previous);
+    for problem in set.object_problems(snapshot) {
+        tracing::warn!("{problem}");
+    }
 
     let unreadable = snapshot.unusable(S::KIND).len() + snapshot.unusable(S::ADMISSION_KIND).len();
     let kept = S::stale(snapshot);
-    let mut states = States { active: 0, stale: 0, broken: unreadable };
+    let mut states = States { broken: unreadable, ..States::default() };
     for policy in set.policies() {
         let name = policy.name.as_str();
         let message = policy.message.as_str();
+        let unconnected = policy.asks_authorizer && !connected;
+        if unconnected {
+            tracing::warn!(
+                policy = name,
+                "policy asks the authorizer and none is connected: every check has no opinion and an error, until \
+                 the backend runs with --authorizer=api-server"
+            );
+        }
         match policy.state {
+            PolicyState::Active if unconnected => states.unconnected += 1,
             PolicyState::Active => states.active += 1,
             PolicyState::Stale => {
                 states.stale += 1;
@@ -127,6 +146,7 @@ fn load<S: PolicySet>(snapshot: &Snapshot, previous: Option<&S>, meters: &Policy
     tracing::info!(
         kind = S::KIND.as_str(),
         active = states.active,
+        unconnected = states.unconnected,
         stale = states.stale,
         broken = states.broken,
         digest = snapshot.digest_hex(),
@@ -134,4 +154,50 @@ fn load<S: PolicySet>(snapshot: &Snapshot, previous: Option<&S>, meters: &Policy
     );
     let meters = set.policies().iter().map(|policy| meters.policy(&policy.name)).collect();
     Loaded { set, meters }
+}
+
+#[cfg(test)]
+mod tests {
+    use prometheus::{Registry, TextEncoder};
+    use sallyport_policy::ValidationSet;
+    use sallyport_sources::Directory;
+    use serde_json::json;
+
+    use super::Policies;
+    use crate::meters::PolicyMeters;
+
+    /// A policy that asks what users may do is no ordinary active one where nobody answers.
+    #[test]
+    fn policies_without_the_authorizer_that_they_ask_are_counted() {
+        let directory = tempfile::tempdir().unwrap();
+        let may = "authorizer.path('/healthz').check('get').allowed()";
+        let rows = [("direct", json!([]), may), ("plain", json!([]), "true")];
+        let through = json!([{"name": "may", "expression": may}]);
+        for (name, variables, expression) in rows.into_iter().chain([("variable", through, "variables.may")])
+        {
+            let policy = json!({
+                "apiVersion": "sallyport.dev/v1alpha1", "kind": "ValidationPolicy", "metadata": {"name": name},
+                "spec": {
+                    "matchConstraints":
+                        {"resourceRules": [{"apiGroups": [""], "apiVersions": ["v1"], "resources": ["pods"]}]},
+                    "variables": variables, "validations": [{"expression": expression}],
+                },
+            });
+            std::fs::write(directory.path().join(format!("{name}.json")), policy.to_string()).unwrap();
+        }
+        let snapshot = Directory::new(directory.path()).load(None).unwrap();
+        for (connected, active, unconnected) in [(true, 3, 0), (false, 1, 2)] {
+            let (meters, registry) = (PolicyMeters::new().unwrap(), Registry::new());
+            meters.register(&registry).unwrap();
+            let policies = Policies::<ValidationSet>::new(&snapshot, meters, connected);
+            for _ in 0..2 {
+                let text = TextEncoder::new().encode_to_string(&registry.gather()).unwrap();
+                for (state, count) in [("active", active), ("unconnected", unconnected), ("broken", 0)] {
+                    let line = format!("sallyport_policies{{state=\"{state}\"}} {count}\n");
+                    assert!(text.contains(&line), "{connected}: {line}{text}");
+                }
+                policies.replace(&snapshot);
+            }
+        }
+    }
 }

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use sallyport_policy::{
-    FailurePolicy, GroupVersionKind, GroupVersionResource, Operation, Request, Review, UserInfo,
+    Authorizer, FailurePolicy, GroupVersionKind, GroupVersionResource, Operation, Request, Review, UserInfo,
 };
 use sallyport_proto::v1alpha1;
 
@@ -66,13 +66,14 @@ impl Question {
         })
     }
 
-    /// For the engine.
-    pub(crate) fn review(&self) -> Review<'_> {
+    /// For the engine, with who answers what policies ask of `authorizer`.
+    pub(crate) fn review<'a>(&'a self, authorizer: &'a dyn Authorizer) -> Review<'a> {
         Review {
             request: &self.request,
             object: &self.object,
             old_object: &self.old_object,
             options: &self.options,
+            authorizer,
         }
     }
 
@@ -167,7 +168,7 @@ mod tests {
         let user = &request.user_info;
         assert_eq!((user.username.as_str(), user.uid.as_str(), user.groups.len()), ("me", "1", 2));
         assert_eq!(user.extra["k"], ["v"]);
-        let review = question.review();
+        let review = question.review(&sallyport_policy::Unconnected);
         assert_eq!(
             (review.object, review.old_object, review.options),
             (&b"{}"[..], &b"{\"o\":1}"[..], &b"{\"p\":1}"[..])

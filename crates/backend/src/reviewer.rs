@@ -3,16 +3,19 @@
 use std::borrow::Cow;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::Duration;
 
-use sallyport_policy::{Outcome, ResultKind};
+use sallyport_policy::{Authorizer, Outcome, ResultKind, Unconnected};
 use sallyport_proto::v1alpha1::ReviewRequest;
 use sallyport_telemetry::trace;
 use serde::Deserialize;
 use tokio::sync::Semaphore;
+use tokio::time::Instant;
 use tonic::{Request, Status};
 use tracing::{Instrument, Span};
 
+use crate::access_review::AccessReviews;
+use crate::authorization::Answers;
 use crate::engine::PolicySet;
 use crate::fault::Fault;
 use crate::gate::Place;
@@ -21,26 +24,37 @@ use crate::question::Question;
 
 /// Objects larger than this are evaluated apart from the threads that serve connections: parsing 256 KiB takes
 /// about a millisecond, which is as long as others may be held up.
-const LARGE: usize = 256 << 10;
+pub(crate) const LARGE: usize = 256 << 10;
+
+/// The API group of the questions themselves.
+const ASKING: &str = "authorization.k8s.io";
+/// Longest that the answers of the API server are waited for, in all rounds of a review.
+const MAX_ASKING: Duration = Duration::from_secs(5);
 
 /// Answers reviews with the policies in force. Cheap to clone.
 #[derive(Debug)]
 pub struct Reviewer<S> {
     policies: Arc<Policies<S>>,
+    /// Who answers what policies ask of `authorizer`, if anybody does.
+    access_reviews: Option<AccessReviews>,
     /// As many large evaluations at once as there are cores.
     large: Arc<Semaphore>,
 }
 
 impl<S> Clone for Reviewer<S> {
     fn clone(&self) -> Self {
-        Self { policies: self.policies.clone(), large: self.large.clone() }
+        Self {
+            policies: self.policies.clone(),
+            access_reviews: self.access_reviews.clone(),
+            large: self.large.clone(),
+        }
     }
 }
 
 impl<S: PolicySet> Reviewer<S> {
-    pub(crate) fn new(policies: Arc<Policies<S>>) -> Self {
+    pub(crate) fn new(policies: Arc<Policies<S>>, access_reviews: Option<AccessReviews>) -> Self {
         let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-        Self { policies, large: Arc::new(Semaphore::new(cores)) }
+        Self { policies, access_reviews, large: Arc::new(Semaphore::new(cores)) }
     }
 
     /// Decides one review.
@@ -68,34 +82,78 @@ impl<S: PolicySet> Reviewer<S> {
         span.record("operation", question.request().operation.as_str());
         span.record("resource", question.request().resource.resource.as_str());
         let loaded = self.policies.current();
-        let in_time = |place: &Option<Arc<Place>>| place.as_ref().map_or(Ok(()), |place| place.in_time());
-        let (question, outcome) = if question.size() <= LARGE {
-            in_time(&place)?;
-            let outcome = evaluate(&loaded, &question)?;
-            (question, outcome)
-        } else {
-            let permit = self.large.clone().acquire_owned().await.map_err(|_| Fault::Ending)?;
-            in_time(&place)?;
-            let evaluation = move || {
-                let outcome = evaluate(&loaded, &question);
-                // The place is held to the end, also when the caller has gone: the bytes are still in use.
-                drop((permit, place));
-                outcome.map(|outcome| (question, outcome))
+        let mut case = Case { question, answers: Answers::default() };
+        let mut deadline = None;
+        let outcome = loop {
+            let outcome;
+            (case, outcome) = self.evaluate(&loaded, case, place.as_ref()).await?;
+            let open = case.answers.take_open();
+            let Some(access_reviews) = self.access_reviews.as_ref().filter(|_| !open.is_empty()) else {
+                break outcome;
             };
-            tokio::task::spawn_blocking(evaluation).await.map_err(|_| Fault::Ending)??
+            // With questions open nothing is decided: the outcome is no more than how far it went.
+            let deadline = *deadline.get_or_insert_with(|| asking_ends(place.as_deref()));
+            access_reviews.settle(open, &mut case.answers, deadline).await;
         };
+        let Case { question, .. } = case;
+        count(&loaded, &question, &outcome);
         let verdict = Verdict::of(&outcome);
         span.record("outcome", verdict.as_str());
         log(&question, &outcome, verdict, started);
         Ok(outcome)
     }
+
+    /// Evaluates once, large objects apart.
+    async fn evaluate(
+        &self,
+        loaded: &Arc<Loaded<S>>,
+        case: Case,
+        place: Option<&Arc<Place>>,
+    ) -> Result<(Case, Outcome), Fault> {
+        let in_time = || place.map_or(Ok(()), |place| place.in_time());
+        // A question about a question would have no end.
+        let connected = self.access_reviews.is_some() && case.question.request().resource.group != ASKING;
+        if case.question.size() <= LARGE {
+            in_time()?;
+            let outcome = case.evaluate(loaded, connected)?;
+            return Ok((case, outcome));
+        }
+        let permit = self.large.clone().acquire_owned().await.map_err(|_| Fault::Ending)?;
+        in_time()?;
+        let (loaded, place) = (loaded.clone(), place.cloned());
+        let evaluation = move || {
+            let outcome = case.evaluate(&loaded, connected);
+            // The place is held to the end, also when the caller has gone: the bytes are still in use.
+            drop((permit, place));
+            outcome.map(|outcome| (case, outcome))
+        };
+        tokio::task::spawn_blocking(evaluation).await.map_err(|_| Fault::Ending)?
+    }
 }
 
-/// Evaluates and counts.
-fn evaluate<S: PolicySet>(loaded: &Loaded<S>, question: &Question) -> Result<Outcome, Fault> {
-    // A set has no interior state that a panic could leave half changed.
-    let review = || loaded.set.review(&question.review(), question.failure_policy());
-    let outcome = catch_unwind(AssertUnwindSafe(review)).map_err(|_| Fault::Panicked)?;
+/// A review and what its policies ask of `authorizer`.
+struct Case {
+    question: Question,
+    answers: Answers,
+}
+
+impl Case {
+    fn evaluate<S: PolicySet>(&self, loaded: &Loaded<S>, connected: bool) -> Result<Outcome, Fault> {
+        let authorizer: &dyn Authorizer = if connected { &self.answers } else { &Unconnected };
+        // A set has no interior state that a panic could leave half changed.
+        let review = || loaded.set.review(&self.question.review(authorizer), self.question.failure_policy());
+        catch_unwind(AssertUnwindSafe(review)).map_err(|_| Fault::Panicked)
+    }
+}
+
+/// When asking has to end: so soon that the policies can still make something of what is not answered.
+fn asking_ends(place: Option<&Place>) -> Instant {
+    let left = place.and_then(Place::time_left).map_or(MAX_ASKING, |left| left / 10 * 9);
+    Instant::now() + left.min(MAX_ASKING)
+}
+
+/// Counts what each policy did.
+fn count<S: PolicySet>(loaded: &Loaded<S>, question: &Question, outcome: &Outcome) {
     for result in &outcome.results {
         if let Some(meter) = loaded.meters.get(result.policy) {
             meter.observe(result.result, result.duration);
@@ -109,7 +167,6 @@ fn evaluate<S: PolicySet>(loaded: &Loaded<S>, question: &Question) -> Result<Out
             );
         }
     }
-    Ok(outcome)
 }
 
 /// What a decision came to.
@@ -240,8 +297,8 @@ mod tests {
     /// G-03: a panic costs one request, whether it happens on the spot or apart.
     #[tokio::test]
     async fn a_panic_is_the_status_internal_and_the_next_review_is_answered() {
-        let policies = Policies::<Fragile>::new(&Snapshot::default(), PolicyMeters::new().unwrap());
-        let reviewer = Reviewer::new(Arc::new(policies));
+        let policies = Policies::<Fragile>::new(&Snapshot::default(), PolicyMeters::new().unwrap(), false);
+        let reviewer = Reviewer::new(Arc::new(policies), None);
         for size in [0, LARGE + 1] {
             let review = |name| reviewer.review(Request::new(message(name, vec![b' '; size])));
             assert_eq!(review("bad").await.unwrap_err().code(), Code::Internal, "{size} bytes");

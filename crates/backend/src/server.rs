@@ -20,11 +20,11 @@ use tonic::body::Body;
 use tonic::server::NamedService;
 use tower::Service;
 
-use crate::arguments::Config;
-
+use crate::access_review::{AccessReviews, ApiServer, ConnectError};
+use crate::arguments::{AuthorizerKind, Config};
 use crate::engine::PolicySet;
 use crate::gate::{Gate, Gated};
-use crate::meters::{CallMeters, PolicyMeters};
+use crate::meters::{AccessReviewMeters, CallMeters, PolicyMeters};
 use crate::policies::{self, Policies};
 use crate::reviewer::Reviewer;
 
@@ -54,6 +54,9 @@ pub enum BackendError {
     /// The client's name is no DNS name.
     #[error("--client-name (SALLYPORT_CLIENT_NAME) cannot be used")]
     ClientName(#[source] CredentialsError),
+    /// The API server cannot be asked what users may do.
+    #[error("--authorizer=api-server (SALLYPORT_AUTHORIZER) cannot be used")]
+    Authorizer(#[from] ConnectError),
     /// An address cannot be bound.
     #[error("failed to listen on {flag} {address}")]
     Listen {
@@ -79,6 +82,7 @@ pub struct Backend<S> {
     credentials: Arc<Credentials>,
     certificate: CertificateMeters,
     policies: Arc<Policies<S>>,
+    access_reviews: Option<AccessReviews>,
     snapshot: Arc<Snapshot>,
     gate: Gate,
     listener: TcpListener,
@@ -108,8 +112,17 @@ impl<S: PolicySet> Backend<S> {
         certificate.show(&credentials.status());
         admin.page(certificate::PAGE, certificate::page(credentials.clone()));
 
+        let access_reviews = match config.authorizer {
+            AuthorizerKind::None => None,
+            AuthorizerKind::ApiServer => {
+                let meters = AccessReviewMeters::new()?;
+                meters.register(admin.registry())?;
+                let api_server = ApiServer::connect(config.kubeconfig.as_deref()).await?;
+                Some(AccessReviews::new(api_server, meters))
+            }
+        };
         let snapshot = Arc::new(Directory::new(&config.policy_dir).load(None)?);
-        let policies = Arc::new(Policies::<S>::new(&snapshot, policy_meters));
+        let policies = Arc::new(Policies::<S>::new(&snapshot, policy_meters, access_reviews.is_some()));
         // Both were loaded above, or this point is not reached; named, for those who read /readyz.
         for condition in ["certificate", "policies"] {
             admin.readiness().condition(condition).set(true);
@@ -128,6 +141,7 @@ impl<S: PolicySet> Backend<S> {
             credentials,
             certificate,
             policies,
+            access_reviews,
             snapshot,
             gate,
             listener,
@@ -154,7 +168,7 @@ impl<S: PolicySet> Backend<S> {
 
     /// What answers reviews.
     pub fn reviewer(&self) -> Reviewer<S> {
-        Reviewer::new(self.policies.clone())
+        Reviewer::new(self.policies.clone(), self.access_reviews.clone())
     }
 
     /// Serves `service` until the shutdown has begun and the drain time has passed, then finishes the calls

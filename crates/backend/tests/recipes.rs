@@ -106,7 +106,7 @@ fn request(object: &Value) -> Request {
 
 fn create<S: PolicySet>(set: &S, object: &Value) -> Outcome {
     let (request, object) = (request(object), object.to_string());
-    let review = Review { request: &request, object: object.as_bytes(), old_object: b"", options: b"" };
+    let review = Review { object: object.as_bytes(), ..Review::of(&request) };
     set.review(&review, FailurePolicy::Fail)
 }
 

@@ -17,8 +17,11 @@ pub struct Activation<'a> {
     pub(crate) limits: Limits,
     pub(crate) meter: Meter,
     budget: Cell<Option<Budget>>,
+    steps: Cell<u64>,
     variables: Vec<Option<Val<'a>>>,
     definitions: RefCell<Vec<Option<Result<Val<'a>, EvalError>>>>,
+    /// Memory for the variables of comprehensions, empty between evaluations.
+    locals: RefCell<Vec<Val<'a>>>,
 }
 
 impl<'a> Activation<'a> {
@@ -29,8 +32,10 @@ impl<'a> Activation<'a> {
             limits,
             meter: Meter::new(limits),
             budget: Cell::new(None),
+            steps: Cell::new(0),
             variables: vec![None; scope.names.variables.len()],
             definitions: RefCell::new(vec![None; scope.names.definitions.len()]),
+            locals: RefCell::default(),
         }
     }
 
@@ -65,6 +70,11 @@ impl<'a> Activation<'a> {
         self.meter.definitions_cost()
     }
 
+    /// Steps of the evaluations since this was last asked, definitions included: a measure of the time they took.
+    pub fn take_steps(&self) -> u64 {
+        self.steps.replace(0)
+    }
+
     /// An error when the budget is spent already.
     pub(crate) fn check_budget(&self) -> Result<(), EvalError> {
         match self.budget.get() {
@@ -73,8 +83,10 @@ impl<'a> Activation<'a> {
         }
     }
 
-    /// Takes what the last evaluation cost out of the budget.
+    /// Takes what the last evaluation cost out of the budget, and counts its steps.
     pub(crate) fn pay(&self) -> Result<(), EvalError> {
+        let steps = self.limits.ticks.saturating_sub(self.meter.ticks_left());
+        self.steps.set(self.steps.get().saturating_add(steps));
         let Some(mut budget) = self.budget.get() else { return Ok(()) };
         let paid = budget.take(self.cost().saturating_add(self.definitions_cost()));
         self.budget.set(Some(budget));
@@ -87,6 +99,16 @@ impl<'a> Activation<'a> {
         }
         let name = self.scope.names.variables.get(slot.0).map_or("", |variable| &variable.name);
         Err(EvalError::Unbound(name.to_owned()))
+    }
+
+    /// Memory for one evaluation, to be given back.
+    pub(crate) fn take_locals(&self) -> Vec<Val<'a>> {
+        self.locals.take()
+    }
+
+    pub(crate) fn give_locals(&self, mut locals: Vec<Val<'a>>) {
+        locals.clear();
+        self.locals.replace(locals);
     }
 
     pub(crate) fn cached(&self, definition: usize) -> Option<Result<Val<'a>, EvalError>> {

@@ -13,31 +13,34 @@ use crate::value::Val;
 
 const INT: EvalError = EvalError::Overflow("integer");
 const UINT: EvalError = EvalError::Overflow("unsigned integer");
-const DURATION: EvalError = EvalError::Overflow("duration");
+/// Durations are integers to Kubernetes.
+const DURATION: EvalError = INT;
 
 pub(crate) fn negate<'a>(value: &Val<'a>) -> Outcome<'a> {
     match value {
         Val::Int(value) => value.checked_neg().map(Val::Int).ok_or(INT),
         Val::Double(value) => Ok(Val::Double(-value)),
+        // No checker takes this: the duration has to be dyn.
+        Val::Duration(value) => value.checked_neg().map(Val::Duration).ok_or(DURATION),
         other => Err(EvalError::no_such_overload("-_", std::slice::from_ref(other))),
     }
 }
 
-pub(crate) fn apply<'a>(meter: &Meter, operator: Operator, left: Val<'a>, right: Val<'a>) -> Outcome<'a> {
-    match (left, right) {
-        (Val::Int(left), Val::Int(right)) => int(operator, left, right),
-        (Val::Uint(left), Val::Uint(right)) => uint(operator, left, right),
-        (Val::Double(left), Val::Double(right)) => double(operator, left, right),
-        (left, right) => match operator {
+pub(crate) fn apply<'a>(meter: &Meter, operator: Operator, left: Val<'a>, right: &Val<'a>) -> Outcome<'a> {
+    match (&left, right) {
+        (Val::Int(left), Val::Int(right)) => int(operator, *left, *right),
+        (Val::Uint(left), Val::Uint(right)) => uint(operator, *left, *right),
+        (Val::Double(left), Val::Double(right)) => double(operator, *left, *right),
+        (_, right) => match operator {
             Operator::Add => add(meter, left, right),
-            Operator::Subtract => subtract(left, right),
-            _ => Err(mismatch(operator, left, right)),
+            Operator::Subtract => subtract(&left, right),
+            _ => Err(mismatch(operator, &left, right)),
         },
     }
 }
 
-fn mismatch(operator: Operator, left: Val<'_>, right: Val<'_>) -> EvalError {
-    EvalError::no_such_overload(operator.name(), &[left, right])
+fn mismatch<'a>(operator: Operator, left: &Val<'a>, right: &Val<'a>) -> EvalError {
+    EvalError::no_such_overload(operator.name(), &[left.clone(), right.clone()])
 }
 
 fn int<'a>(operator: Operator, left: i64, right: i64) -> Outcome<'a> {
@@ -49,7 +52,7 @@ fn int<'a>(operator: Operator, left: i64, right: i64) -> Outcome<'a> {
         Operator::Divide => left.checked_div(right),
         Operator::Modulo if right == 0 => return Err(EvalError::ModulusByZero),
         Operator::Modulo => left.checked_rem(right),
-        _ => return Err(mismatch(operator, Val::Int(left), Val::Int(right))),
+        _ => return Err(mismatch(operator, &Val::Int(left), &Val::Int(right))),
     }
     .map(Val::Int)
     .ok_or(INT)
@@ -62,7 +65,7 @@ fn uint<'a>(operator: Operator, left: u64, right: u64) -> Outcome<'a> {
         Operator::Multiply => left.checked_mul(right),
         Operator::Divide => return left.checked_div(right).map(Val::Uint).ok_or(EvalError::DivisionByZero),
         Operator::Modulo => return left.checked_rem(right).map(Val::Uint).ok_or(EvalError::ModulusByZero),
-        _ => return Err(mismatch(operator, Val::Uint(left), Val::Uint(right))),
+        _ => return Err(mismatch(operator, &Val::Uint(left), &Val::Uint(right))),
     }
     .map(Val::Uint)
     .ok_or(UINT)
@@ -74,12 +77,12 @@ fn double<'a>(operator: Operator, left: f64, right: f64) -> Outcome<'a> {
         Operator::Subtract => left - right,
         Operator::Multiply => left * right,
         Operator::Divide => left / right,
-        _ => return Err(mismatch(operator, Val::Double(left), Val::Double(right))),
+        _ => return Err(mismatch(operator, &Val::Double(left), &Val::Double(right))),
     }))
 }
 
-fn add<'a>(meter: &Meter, left: Val<'a>, right: Val<'a>) -> Outcome<'a> {
-    match (&left, &right) {
+fn add<'a>(meter: &Meter, left: Val<'a>, right: &Val<'a>) -> Outcome<'a> {
+    match (&left, right) {
         (Val::Str(first), Val::Str(second)) => {
             meter.produce(first.len() + second.len())?;
             let mut text = String::with_capacity(first.len() + second.len());
@@ -97,17 +100,17 @@ fn add<'a>(meter: &Meter, left: Val<'a>, right: Val<'a>) -> Outcome<'a> {
         (Val::Timestamp(instant), Val::Duration(duration))
         | (Val::Duration(duration), Val::Timestamp(instant)) => shift(instant, i128::from(*duration)),
         _ => {
-            let (Some(first), Some(second)) = (left.as_list(), right.as_list()) else {
-                return Err(mismatch(Operator::Add, left, right));
+            let (Some(first), Some(second)) = (left.list_len(), right.list_len()) else {
+                return Err(mismatch(Operator::Add, &left, right));
             };
-            meter.produce_items(first.len() + second.len())?;
-            Val::list(first.iter().chain(second.iter()).collect())
+            meter.produce_items(first + second)?;
+            left.extended(right)
         }
     }
 }
 
-fn subtract<'a>(left: Val<'a>, right: Val<'a>) -> Outcome<'a> {
-    match (&left, &right) {
+fn subtract<'a>(left: &Val<'a>, right: &Val<'a>) -> Outcome<'a> {
+    match (left, right) {
         (Val::Duration(first), Val::Duration(second)) => {
             first.checked_sub(*second).map(Val::Duration).ok_or(DURATION)
         }

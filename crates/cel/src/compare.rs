@@ -159,15 +159,23 @@ pub(crate) fn contains(
     item: &Val<'_>,
     container: &Val<'_>,
 ) -> Result<Option<bool>, EvalError> {
-    if let Some(items) = container.as_list() {
-        for candidate in items.iter() {
-            if equal(meter, &candidate, item)? {
-                return Ok(Some(true));
-            }
-        }
-        return Ok(Some(false));
-    }
     Ok(match container {
+        Val::JsonList(items) => {
+            for candidate in *items {
+                if equal(meter, &Val::from_json(candidate), item)? {
+                    return Ok(Some(true));
+                }
+            }
+            Some(false)
+        }
+        Val::List(list) => {
+            for candidate in &list.items {
+                if equal(meter, candidate, item)? {
+                    return Ok(Some(true));
+                }
+            }
+            Some(false)
+        }
         Val::JsonMap(_) | Val::Map(_) => {
             Some(Key::from_value(item).is_some_and(|key| entry(container, &key).is_some()))
         }

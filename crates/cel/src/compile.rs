@@ -507,6 +507,7 @@ pub(crate) fn constant(literal: &LiteralValue) -> Val<'static> {
         LiteralValue::Int(value) => Val::Int(*value.inner()),
         LiteralValue::UInt(value) => Val::Uint(*value.inner()),
         LiteralValue::Double(value) => Val::Double(*value.inner()),
+        LiteralValue::String(text) if text.inner().is_empty() => Val::Str(Text::Borrowed("")),
         LiteralValue::String(text) => Val::Str(Text::Shared(text.inner().into())),
         LiteralValue::Bytes(bytes) => Val::Bytes(bytes.inner().into()),
     }

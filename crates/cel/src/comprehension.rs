@@ -1,8 +1,6 @@
 //! The macros that go through a list or a map.
 
-use std::sync::Arc;
-
-use sallyport_document::Entries;
+use sallyport_document::{Entries, Items};
 
 use crate::cost::{LIST, Price, UNIT};
 use crate::error::EvalError;
@@ -10,55 +8,64 @@ use crate::functions::Outcome;
 use crate::lists;
 use crate::machine::{Machine, map_key};
 use crate::plan::{Comprehension, Kind, Node};
-use crate::value::{Key, ListItems, Text, Val};
+use crate::value::{Key, Text, Val};
 
 /// What is gone through, as pairs: index and item, or key and value.
-enum Range<'a> {
-    Items(ListItems<'a>, usize),
+enum Range<'r, 'a> {
+    Json(Items<'a>, usize),
+    Items(&'r [Val<'a>], usize),
     Object(Entries<'a>),
-    Map(Arc<crate::value::MapVal<'a>>, usize),
+    Entries(&'r [(Key<'a>, Val<'a>)], usize),
 }
 
-impl<'a> Range<'a> {
-    fn of(value: &Val<'a>) -> Option<Self> {
+impl<'r, 'a> Range<'r, 'a> {
+    fn of(value: &'r Val<'a>) -> Option<Self> {
         Some(match value {
+            Val::JsonList(items) => Self::Json(items.iter(), 0),
+            Val::List(list) => Self::Items(&list.items, 0),
             Val::JsonMap(map) => Self::Object(map.entries()),
-            Val::Map(map) => Self::Map(Arc::clone(map), 0),
-            other => Self::Items(other.as_list()?.into_iter(), 0),
+            Val::Map(map) => Self::Entries(&map.entries, 0),
+            _ => return None,
         })
     }
 
     /// Whether the one variable of a macro is the first of the pair.
     fn by_key(&self) -> bool {
-        !matches!(self, Self::Items(..))
+        matches!(self, Self::Object(_) | Self::Entries(..))
     }
 
     fn is_at_end(&self) -> bool {
         match self {
-            Self::Items(items, _) => items.len() == 0,
+            Self::Json(items, _) => items.len() == 0,
+            Self::Items(items, next) => *next >= items.len(),
             Self::Object(entries) => entries.len() == 0,
-            Self::Map(map, next) => *next >= map.entries.len(),
+            Self::Entries(entries, next) => *next >= entries.len(),
         }
     }
 
     fn next(&mut self) -> Option<(Val<'a>, Val<'a>)> {
-        match self {
+        let (next, item) = match self {
+            Self::Json(items, next) => {
+                let item = Val::from_json(items.next()?);
+                (next, item)
+            }
             Self::Items(items, next) => {
-                let item = items.next()?;
-                let index = Val::size(*next);
-                *next += 1;
-                Some((index, item))
+                let item = items.get(*next)?.clone();
+                (next, item)
             }
             Self::Object(entries) => {
                 let (key, value) = entries.next()?;
-                Some((Val::Str(Text::Borrowed(key)), Val::from_json(value)))
+                return Some((Val::Str(Text::Borrowed(key)), Val::from_json(value)));
             }
-            Self::Map(map, next) => {
-                let (key, value) = map.entries.get(*next)?;
+            Self::Entries(entries, next) => {
+                let (key, value) = entries.get(*next)?;
                 *next += 1;
-                Some((key.to_value(), value.clone()))
+                return Some((key.to_value(), value.clone()));
             }
-        }
+        };
+        let index = Val::size(*next);
+        *next += 1;
+        Some((index, item))
     }
 }
 
@@ -93,16 +100,18 @@ impl Kind {
 }
 
 impl<'a> Machine<'_, 'a> {
+    #[inline(never)]
     pub(crate) fn comprehension(&mut self, comprehension: &Comprehension) -> Outcome<'a> {
-        let range = self.evaluate(&comprehension.range);
+        let mut room = Val::Null;
+        let range = self.operand(&comprehension.range, &mut room);
         let sorted = comprehension.kind == Kind::Sorted;
         if sorted {
             // The list gets a name, which is used twice: for its keys and for sorting it by them.
             self.meter().charge(2 * UNIT + if range.is_err() { UNIT } else { 0 })?;
         }
         let ranged = range?;
-        let Some(mut range) = Range::of(&ranged) else {
-            return Err(EvalError::no_such_overload("@iterate", &[ranged]));
+        let Some(mut range) = Range::of(ranged) else {
+            return Err(EvalError::no_such_overload("@iterate", std::slice::from_ref(ranged)));
         };
         let (length, by_key) = (self.locals.len(), range.by_key());
         let mut gathered = Gathered { items: Vec::new(), entries: Vec::new(), holding: 0, error: None };
@@ -120,7 +129,7 @@ impl<'a> Machine<'_, 'a> {
             }
             (None, None) if sorted && by_key => {
                 self.meter().charge(UNIT)?;
-                Err(EvalError::no_such_overload("@sortByAssociatedKeys", &[ranged]))
+                Err(EvalError::no_such_overload("@sortByAssociatedKeys", std::slice::from_ref(ranged)))
             }
             (None, None) if sorted => self.sort(comprehension.price, gathered.items),
             (None, None) => finish(comprehension.kind, gathered),
@@ -132,7 +141,7 @@ impl<'a> Machine<'_, 'a> {
     fn go_through(
         &mut self,
         comprehension: &Comprehension,
-        range: &mut Range<'a>,
+        range: &mut Range<'_, 'a>,
         gathered: &mut Gathered<'a>,
     ) -> Result<Option<bool>, EvalError> {
         let first = self.locals.len();

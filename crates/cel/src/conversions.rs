@@ -38,7 +38,7 @@ pub(crate) fn display(value: &Val<'_>) -> String {
 }
 
 fn refused(value: &Val<'_>, to: &'static str) -> EvalError {
-    EvalError::conversion(value.type_name(), to, &display(value))
+    EvalError::conversion(value.type_name(), to)
 }
 
 fn int<'a>(_: &Meter, arguments: &[Val<'a>]) -> Outcome<'a> {

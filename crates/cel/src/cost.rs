@@ -229,10 +229,12 @@ fn float(size: u64) -> f64 {
     size as f64
 }
 
-/// The next integer.
-#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // saturates, and nothing here is negative
+/// The next integer. Nothing here is negative, and what is too large saturates.
+#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // see above
 fn up(cost: f64) -> u64 {
-    cost.ceil() as u64
+    // Most machines that images are built for round down at once, but call a function to round up.
+    let down = cost as u64;
+    if float(down) < cost { down.saturating_add(1) } else { down }
 }
 
 fn traversed(size: u64) -> u64 {

@@ -105,7 +105,7 @@ impl Problem {
     }
 }
 
-/// An evaluation that gave no value.
+/// An evaluation that gave no value. Every step of an evaluation hands one on or a value, so that it is kept small.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum EvalError {
@@ -113,13 +113,8 @@ pub enum EvalError {
     #[error("no such key: {0}")]
     NoSuchKey(String),
     /// A function or an operator does not take values of these types.
-    #[error("no such overload{}", overload(function, arguments))]
-    NoSuchOverload {
-        /// The function, or the operator in CEL's spelling (`_+_`).
-        function: &'static str,
-        /// Names of the types given, joined by commas.
-        arguments: String,
-    },
+    #[error("{}", overload(.0))]
+    NoSuchOverload(Box<Mismatch>),
     /// A list has no such index.
     #[error("index out of bounds: {0}")]
     IndexOutOfBounds(String),
@@ -136,26 +131,17 @@ pub enum EvalError {
     #[error("repeated key: {0}")]
     RepeatedKey(String),
     /// A value that cannot be converted.
-    #[error("type conversion error from '{from}' to '{to}': {value}")]
-    Conversion {
-        /// Type of the value.
-        from: &'static str,
-        /// Type asked for.
-        to: &'static str,
-        /// The value, shortened.
-        value: String,
-    },
+    #[error("type conversion error from '{}' to '{}'", .0.from, .0.to)]
+    Conversion(Box<Unconvertible>),
     /// An argument of the right type with a value that the function refuses.
-    #[error("{function}: {message}")]
-    InvalidArgument {
-        /// The function.
-        function: &'static str,
-        /// What is wrong.
-        message: String,
-    },
+    #[error("{}{}", if .0.function == "format" { "error during formatting: " } else { "" }, .0.message)]
+    InvalidArgument(Box<Refusal>),
     /// A question to the authorizer that cannot be asked.
     #[error("{0}")]
     Authorization(&'static str),
+    /// The authorizer has no answer yet: see [`Authorizer::check`](crate::Authorizer::check).
+    #[error("what the authorizer was asked is not answered yet")]
+    Undecided,
     /// A pattern made at run time that is not a regular expression, or too big a one.
     #[error("invalid regular expression: {0}")]
     InvalidPattern(String),
@@ -163,7 +149,7 @@ pub enum EvalError {
     #[error("optional.none() dereference")]
     NoValue,
     /// A variable that was declared but not bound for this evaluation.
-    #[error("no such attribute: {0}")]
+    #[error("no such attribute(s): {0}")]
     Unbound(String),
     /// The evaluation cost more than its limit, as the API server counts cost.
     #[error("operation cancelled: actual cost limit exceeded")]
@@ -193,24 +179,82 @@ pub enum EvalError {
     NotJson(&'static str),
 }
 
-/// Kubernetes does not tell which of the operations on truth values has met something else.
-fn overload(function: &str, arguments: &str) -> String {
-    match function {
-        "@predicate" | "_&&_" | "_||_" | "_?_:_" => String::new(),
-        _ => format!(": {function}({arguments})"),
-    }
+/// A call of a function, or an operator, with values that it does not take.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mismatch {
+    /// The function, or the operator in CEL's spelling (`_+_`).
+    pub function: &'static str,
+    /// Names of the types given, joined by commas.
+    pub arguments: String,
+}
+
+/// A value that has no form in another type.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unconvertible {
+    /// Type of the value.
+    pub from: &'static str,
+    /// Type asked for.
+    pub to: &'static str,
+}
+
+/// An argument that a function refuses.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    /// The function.
+    pub function: &'static str,
+    /// What is wrong.
+    pub message: String,
+}
+
+/// As Kubernetes says it: operators and methods whose first operand is of a type that has them at all are not
+/// named, others are without their operands.
+fn overload(Mismatch { function, arguments }: &Mismatch) -> String {
+    const NUMBERS: &[&str] = &["int", "uint", "double"];
+    const TIMES: &[&str] = &["google.protobuf.Timestamp", "google.protobuf.Duration"];
+    let first = arguments.split(", ").next().unwrap_or_default();
+    let is_number = NUMBERS.contains(&first);
+    let knows = match *function {
+        "@predicate" | "_&&_" | "_||_" | "_?_:_" | "-_" | "!_" | "@in" | "filter" | "sum" | "startsWith"
+        | "endsWith" | "contains" | "matches" | "find" | "findAll" | "containsIP" | "containsCIDR" => true,
+        "_+_" => is_number || TIMES.contains(&first) || ["string", "bytes", "list"].contains(&first),
+        "_-_" => is_number || TIMES.contains(&first),
+        "_*_" | "_/_" => is_number,
+        "_%_" => is_number && first != "double",
+        "_<_" | "_<=_" | "_>_" | "_>=_" => {
+            is_number || TIMES.contains(&first) || ["string", "bytes", "bool"].contains(&first)
+        }
+        "size" | "sort" => false,
+        "flatten" => return format!("no such overload: {first}.flatten()"),
+        "@iterate" => return format!("got 'types.{}', expected iterable type", go_name(first)),
+        "_._" if first == "list" => return "unsupported index type 'string' in list".to_owned(),
+        "_[_]" if first == "list" => {
+            let index = arguments.split(", ").nth(1).unwrap_or_default();
+            return format!("unsupported index type '{index}' in list");
+        }
+        _ => return format!("no such overload: {function}({arguments})"),
+    };
+    if knows { "no such overload".to_owned() } else { format!("no such overload: {function}") }
+}
+
+/// What the API server's implementation calls a type.
+fn go_name(name: &str) -> String {
+    let last = name.rsplit('.').next().unwrap_or(name);
+    let mut letters = last.strip_suffix("_type").unwrap_or(last).chars();
+    letters.next().map(|first| first.to_uppercase().chain(letters).collect()).unwrap_or_default()
 }
 
 impl EvalError {
-    /// Whether a limit was reached. Such errors end the evaluation: `&&`, `||`, `all()` and `exists()` do not
-    /// absorb them. As in the API server, they absorb that a definition cost too much.
+    /// Whether a limit was reached, or an answer is not there yet. Such errors end the evaluation: `&&`, `||`,
+    /// `all()` and `exists()` do not absorb them. As in the API server, they absorb that a definition cost too
+    /// much.
     pub fn is_limit(&self) -> bool {
         match self {
             Self::CostExceeded
             | Self::BudgetExceeded
             | Self::WorkExceeded
             | Self::SizeExceeded
-            | Self::TooDeep => true,
+            | Self::TooDeep
+            | Self::Undecided => true,
             Self::Definition { source, .. } => **source != Self::CostExceeded && source.is_limit(),
             _ => false,
         }
@@ -222,15 +266,15 @@ impl EvalError {
 
     pub(crate) fn no_such_overload(function: &'static str, arguments: &[Val<'_>]) -> Self {
         let arguments = arguments.iter().map(Val::type_name).collect::<Vec<_>>().join(", ");
-        Self::NoSuchOverload { function, arguments }
+        Self::NoSuchOverload(Box::new(Mismatch { function, arguments }))
     }
 
-    pub(crate) fn conversion(from: &'static str, to: &'static str, value: &str) -> Self {
-        Self::Conversion { from, to, value: shorten(value) }
+    pub(crate) fn conversion(from: &'static str, to: &'static str) -> Self {
+        Self::Conversion(Box::new(Unconvertible { from, to }))
     }
 
     pub(crate) fn invalid(function: &'static str, message: impl Into<String>) -> Self {
-        Self::InvalidArgument { function, message: message.into() }
+        Self::InvalidArgument(Box::new(Refusal { function, message: message.into() }))
     }
 }
 

@@ -32,6 +32,7 @@ mod format;
 mod functions;
 mod json;
 mod lists;
+mod lookup;
 mod machine;
 mod meter;
 mod named_formats;
@@ -42,6 +43,7 @@ mod patches;
 mod plan;
 mod program;
 mod quantity;
+mod re2;
 mod regexes;
 mod scope;
 mod sets;
@@ -58,7 +60,7 @@ pub use authorizer::{
     Attributes, Authorizer, AuthorizerRule, AuthorizerTable, Decision, Resource, Target, User,
 };
 pub use check::{Structure, Type};
-pub use error::{CompileError, EvalError, Problem};
+pub use error::{CompileError, EvalError, Mismatch, Problem, Refusal, Unconvertible};
 pub use meter::{Budget, Limits};
 pub use program::Program;
 pub use quantity::check_quantity;

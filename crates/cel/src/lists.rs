@@ -64,7 +64,7 @@ fn order<'a>(
 ) -> Result<Option<Ordering>, EvalError> {
     meter.tick(1)?;
     match compare::partial_order(meter, name, left, right) {
-        Err(EvalError::NoSuchOverload { .. }) => Ok(None),
+        Err(EvalError::NoSuchOverload(_)) => Ok(None),
         other => other,
     }
 }
@@ -108,7 +108,7 @@ fn sum<'a>(meter: &Meter, arguments: &[Val<'a>], zero: Val<'a>) -> Outcome<'a> {
             return Err(EvalError::no_such_overload("sum", arguments));
         }
         total = Some(match total {
-            Some(total) => arithmetic::apply(meter, Operator::Add, total, item)?,
+            Some(total) => arithmetic::apply(meter, Operator::Add, total, &item)?,
             // Kubernetes begins with a zero, which makes a positive one of a negative.
             None => match item {
                 Val::Double(number) => Val::Double(number + 0.0),

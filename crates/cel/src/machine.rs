@@ -10,12 +10,13 @@ use crate::activation::Activation;
 use crate::cost::{self, Price, UNIT};
 use crate::error::EvalError;
 use crate::functions::{Function, MAX_ARGUMENTS, Outcome};
+use crate::lookup::Found;
 use crate::meter::Meter;
 use crate::plan::{Element, Entry, Field, Node, Operator};
 use crate::regexes::{self, Pattern, PatternUse};
 use crate::scope::Slot;
 use crate::value::{Key, Val};
-use crate::{arithmetic, compare, conversions, optionals};
+use crate::{arithmetic, compare};
 
 /// Deepest nesting of steps, those of definitions included: in a debug build 2 MiB of stack hold twice as many.
 const MAX_DEPTH: usize = 256;
@@ -39,15 +40,18 @@ struct Deferred {
 }
 
 impl<'e, 'a> Machine<'e, 'a> {
-    pub(crate) fn new(activation: &'e Activation<'a>) -> Self {
-        Self {
+    pub(crate) fn run(activation: &'e Activation<'a>, plan: &Node) -> Outcome<'a> {
+        let mut machine = Self {
             activation,
-            locals: Vec::new(),
+            locals: activation.take_locals(),
             first_local: 0,
             depth: 0,
             deferred: Vec::new(),
             deferred_cost: 0,
-        }
+        };
+        let result = machine.evaluate(plan);
+        activation.give_locals(machine.locals);
+        result
     }
 
     pub(crate) fn meter(&self) -> &'e Meter {
@@ -55,18 +59,45 @@ impl<'e, 'a> Machine<'e, 'a> {
     }
 
     pub(crate) fn evaluate(&mut self, node: &Node) -> Outcome<'a> {
+        self.enter()?;
+        let result = self.step(node);
+        self.leave();
+        result
+    }
+
+    /// Counts a step, and its depth until it is left.
+    pub(crate) fn enter(&mut self) -> Result<(), EvalError> {
         if self.depth >= MAX_DEPTH {
             return Err(EvalError::TooDeep);
         }
         self.meter().tick(1)?;
         self.depth += 1;
-        let result = self.step(node);
+        Ok(())
+    }
+
+    pub(crate) fn leave(&mut self) {
         self.depth -= 1;
+    }
+
+    /// Runs something that is so many steps deeper, which count too.
+    pub(crate) fn deeper<T>(
+        &mut self,
+        steps: usize,
+        run: impl FnOnce(&mut Self) -> Result<T, EvalError>,
+    ) -> Result<T, EvalError> {
+        if self.depth + steps >= MAX_DEPTH {
+            return Err(EvalError::TooDeep);
+        }
+        self.meter().tick(steps as u64)?;
+        self.depth += steps;
+        let result = run(self);
+        self.depth -= steps;
         result
     }
 
-    /// Only dispatches: what it would keep on the stack is multiplied by the depth.
-    fn step(&mut self, node: &Node) -> Outcome<'a> {
+    /// Only dispatches, to functions that stay out of it: what it keeps on the stack is multiplied by the depth, and
+    /// made for every node.
+    pub(crate) fn step(&mut self, node: &Node) -> Outcome<'a> {
         match node {
             Node::Constant(value) => Ok(value.clone()),
             Node::Variable(slot, cost) => self.variable(*slot, *cost),
@@ -74,12 +105,13 @@ impl<'e, 'a> Machine<'e, 'a> {
             Node::Definition(index, cost) => self.definition(*index, *cost),
             Node::HasDefinition(index) => self.has_definition(*index),
             Node::Base(value) => self.base(value),
-            Node::Select(operand, field) => self.select(operand, field),
+            Node::Select(..)
+            | Node::OptionalSelect(..)
+            | Node::Index(_)
+            | Node::OptionalIndex(_)
+            | Node::OptionalOr { .. } => self.look_up(node)?.into_value(),
             Node::Has(operand, field) => self.has(operand, field),
             Node::HasOfConditional(has) => self.has_of_conditional(has),
-            Node::OptionalSelect(operand, field) => self.optional_select(operand, field),
-            Node::Index(operands) => self.index(&operands.0, &operands.1),
-            Node::OptionalIndex(operands) => self.optional_index(&operands.0, &operands.1),
             Node::And(operands) => self.logical("_&&_", false, &operands.0, &operands.1),
             Node::Or(operands) => self.logical("_||_", true, &operands.0, &operands.1),
             Node::Not(operand) => self.not(operand),
@@ -95,11 +127,10 @@ impl<'e, 'a> Machine<'e, 'a> {
             }
             Node::Comprehension(comprehension) => self.comprehension(comprehension),
             Node::OptionalMap { operand, body, flat } => self.optional_map(operand, body, *flat),
-            Node::OptionalOr { operands, value } => self.optional_or(&operands.0, &operands.1, *value),
         }
     }
 
-    fn charge(&self, cost: u64) -> Result<(), EvalError> {
+    pub(crate) fn charge(&self, cost: u64) -> Result<(), EvalError> {
         self.activation.meter.charge(cost)
     }
 
@@ -128,6 +159,7 @@ impl<'e, 'a> Machine<'e, 'a> {
         self.charge(cost)
     }
 
+    #[inline(never)]
     fn definition(&mut self, index: usize, cost: u64) -> Outcome<'a> {
         self.charge(cost)?;
         if let Some(cached) = self.activation.cached(index) {
@@ -156,103 +188,22 @@ impl<'e, 'a> Machine<'e, 'a> {
     }
 
     /// Costs one more, whether there is a value or not.
+    #[inline(never)]
     fn base(&mut self, value: &Node) -> Outcome<'a> {
         let value = self.evaluate(value);
         self.charge(UNIT)?;
         value
     }
 
-    fn select(&mut self, operand: &Node, field: &str) -> Outcome<'a> {
-        let value = self.evaluate(operand)?;
-        if let Val::Optional(optional) = &value {
-            let found = optionals::select(optional.as_deref(), field)?;
-            self.charge_found(&found)?;
-            return Ok(found);
-        }
-        self.charge(UNIT)?;
-        compare::field(&value, field).ok_or_else(|| EvalError::no_such_key(field))
-    }
-
-    /// A step of an optional chain costs only when it leads somewhere.
-    fn charge_found(&self, found: &Val<'a>) -> Result<(), EvalError> {
-        match found {
-            Val::Optional(None) => Ok(()),
-            _ => self.charge(UNIT),
-        }
-    }
-
-    /// A field that is null is there; scalars and null have no fields, lists are not asked for any.
-    fn has(&mut self, operand: &Node, field: &str) -> Outcome<'a> {
-        let value = self.evaluate(operand)?;
-        let found = match &value {
-            Val::Optional(None) => return Ok(Val::Bool(false)),
-            Val::Optional(Some(optional)) => {
-                let found = optionals::field(&optional.value, field)?.is_some();
-                self.charge(if found { UNIT } else { 0 })?;
-                found
-            }
-            other => {
-                self.charge(UNIT)?;
-                optionals::field(other, field)?.is_some()
-            }
-        };
-        Ok(Val::Bool(found))
-    }
-
+    #[inline(never)]
     fn has_of_conditional(&mut self, has: &Node) -> Outcome<'a> {
         let value = self.evaluate(has);
         self.meter().refund(UNIT);
         value
     }
 
-    fn optional_select(&mut self, operand: &Node, field: &str) -> Outcome<'a> {
-        let found = match self.evaluate(operand)? {
-            Val::Optional(optional) => optionals::select(optional.as_deref(), field)?,
-            value => match optionals::field(&value, field)? {
-                Some(found) => Val::optional(found)?,
-                None => Val::Optional(None),
-            },
-        };
-        self.charge_found(&found)?;
-        Ok(found)
-    }
-
-    fn index(&mut self, operand: &Node, key: &Node) -> Outcome<'a> {
-        let value = self.evaluate(operand)?;
-        if let Val::Optional(optional) = &value {
-            // Nobody asks for the key when there is nothing to look into.
-            let Some(optional) = optional else { return Ok(Val::Optional(None)) };
-            let key = self.evaluate(key)?;
-            let found = optionals::at(&optional.value, &key)?;
-            self.charge_found(&found)?;
-            return Ok(found);
-        }
-        let key = self.evaluate(key);
-        self.charge(UNIT)?;
-        let key = key?;
-        optionals::find(&value, &key)?.ok_or_else(|| match Key::from_value(&key) {
-            Some(key) if value.as_list().is_some() => EvalError::IndexOutOfBounds(key.text()),
-            Some(key) => EvalError::no_such_key(&key.text()),
-            None => EvalError::no_such_overload("_[_]", &[value.clone(), key.clone()]),
-        })
-    }
-
-    fn optional_index(&mut self, operand: &Node, key: &Node) -> Outcome<'a> {
-        let value = self.evaluate(operand)?;
-        if matches!(value, Val::Optional(None)) {
-            return Ok(value);
-        }
-        let key = self.evaluate(key)?;
-        let found = match &value {
-            Val::Null => Val::Optional(None),
-            Val::Optional(Some(optional)) => optionals::at(&optional.value, &key)?,
-            other => optionals::at(other, &key)?,
-        };
-        self.charge_found(&found)?;
-        Ok(found)
-    }
-
     /// `&&` and `||`: an operand that `decides` settles it, whatever the other is, an error included.
+    #[inline(never)]
     fn logical(&mut self, name: &'static str, decides: bool, left: &Node, right: &Node) -> Outcome<'a> {
         let left = self.truth(name, left);
         match left {
@@ -275,63 +226,121 @@ impl<'e, 'a> Machine<'e, 'a> {
         }
     }
 
+    #[inline(never)]
     fn not(&mut self, operand: &Node) -> Outcome<'a> {
         let value = self.truth("!_", operand);
         self.charge(UNIT)?;
         value.map(|value| Val::Bool(!value))
     }
 
+    #[inline(never)]
     fn negate(&mut self, operand: &Node) -> Outcome<'a> {
         let value = self.evaluate(operand);
         self.charge(UNIT)?;
         arithmetic::negate(&value?)
     }
 
+    #[inline(never)]
     fn conditional(&mut self, condition: &Node, yes: &Node, no: &Node) -> Outcome<'a> {
         let chosen = if self.truth("_?_:_", condition)? { yes } else { no };
         self.evaluate(chosen)
     }
 
     /// Both operands are evaluated, even when the first fails: that shows in the cost.
+    #[inline(never)]
     fn binary(&mut self, operator: Operator, price: Price, operands: &(Node, Node)) -> Outcome<'a> {
+        if operator.makes_value() {
+            return self.computed(operator, price, operands);
+        }
+        let (mut left, mut right) = (Val::Null, Val::Null);
+        let left = match self.operand(&operands.0, &mut left) {
+            Ok(left) => left,
+            Err(error) => return self.binary_failed(price, error, &operands.1),
+        };
+        let right = match self.operand(&operands.1, &mut right) {
+            Ok(right) => right,
+            Err(error) => {
+                price.charge_pair(self.meter(), left, &Val::Null)?;
+                return Err(error);
+            }
+        };
+        price.charge_pair(self.meter(), left, right)?;
+        self.compared(operator, left, right)
+    }
+
+    #[inline(never)]
+    fn computed(&mut self, operator: Operator, price: Price, operands: &(Node, Node)) -> Outcome<'a> {
         let left = match self.evaluate(&operands.0) {
             Ok(left) => left,
             Err(error) => return self.binary_failed(price, error, &operands.1),
         };
-        let right = match self.evaluate(&operands.1) {
+        let mut right = Val::Null;
+        let right = match self.operand(&operands.1, &mut right) {
             Ok(right) => right,
             Err(error) => {
                 price.charge_pair(self.meter(), &left, &Val::Null)?;
                 return Err(error);
             }
         };
-        price.charge_pair(self.meter(), &left, &right)?;
+        price.charge_pair(self.meter(), &left, right)?;
+        arithmetic::apply(self.meter(), operator, left, right)
+    }
+
+    /// Evaluates what is only looked at. A constant stays where it is, which spares the count of those who share it:
+    /// all threads would write to it.
+    pub(crate) fn operand<'n>(
+        &mut self,
+        node: &'n Node,
+        room: &'n mut Val<'a>,
+    ) -> Result<&'n Val<'a>, EvalError> {
+        match node {
+            Node::Constant(value) => {
+                self.enter()?;
+                self.leave();
+                Ok(value)
+            }
+            Node::OptionalOr { operands, value: true } => {
+                self.enter()?;
+                let found = match self.find(&operands.0) {
+                    Ok(Found::Nothing) => self.operand(&operands.1, room),
+                    Ok(Found::Held(value) | Found::Plain(value)) => {
+                        *room = value;
+                        Ok(&*room)
+                    }
+                    Err(error) => Err(error),
+                };
+                self.leave();
+                found
+            }
+            other => {
+                *room = self.evaluate(other)?;
+                Ok(room)
+            }
+        }
+    }
+
+    /// Operators that compare.
+    #[inline(never)]
+    fn compared(&self, operator: Operator, left: &Val<'a>, right: &Val<'a>) -> Outcome<'a> {
         let meter = self.meter();
+        let mismatch = || EvalError::no_such_overload(operator.name(), &[left.clone(), right.clone()]);
+        let ordered = |wanted: fn(Ordering) -> bool| {
+            compare::order(meter, operator.name(), left, right).map(|order| order.is_some_and(wanted))
+        };
         let holds = match operator {
             Operator::Equal | Operator::NotEqual => {
-                if compare::is_incomparable(&left, &right) {
-                    return Err(EvalError::no_such_overload(operator.name(), &[left, right]));
+                if compare::is_incomparable(left, right) {
+                    return Err(mismatch());
                 }
-                compare::equal(meter, &left, &right)? == (operator == Operator::Equal)
+                compare::equal(meter, left, right)? == (operator == Operator::Equal)
             }
-            Operator::Less => {
-                compare::order(meter, operator.name(), &left, &right)?.is_some_and(Ordering::is_lt)
-            }
-            Operator::LessOrEqual => {
-                compare::order(meter, operator.name(), &left, &right)?.is_some_and(Ordering::is_le)
-            }
-            Operator::Greater => {
-                compare::order(meter, operator.name(), &left, &right)?.is_some_and(Ordering::is_gt)
-            }
-            Operator::GreaterOrEqual => {
-                compare::order(meter, operator.name(), &left, &right)?.is_some_and(Ordering::is_ge)
-            }
-            Operator::In => match compare::contains(meter, &left, &right)? {
-                Some(holds) => holds,
-                None => return Err(EvalError::no_such_overload(operator.name(), &[left, right])),
-            },
+            Operator::Less => ordered(Ordering::is_lt)?,
+            Operator::LessOrEqual => ordered(Ordering::is_le)?,
+            Operator::Greater => ordered(Ordering::is_gt)?,
+            Operator::GreaterOrEqual => ordered(Ordering::is_ge)?,
+            Operator::In => compare::contains(meter, left, right)?.ok_or_else(mismatch)?,
             Operator::Add | Operator::Subtract | Operator::Multiply | Operator::Divide | Operator::Modulo => {
-                return arithmetic::apply(meter, operator, left, right);
+                return Err(mismatch());
             }
         };
         Ok(Val::Bool(holds))
@@ -351,6 +360,7 @@ impl<'e, 'a> Machine<'e, 'a> {
         Err(error)
     }
 
+    #[inline(never)]
     fn list(&mut self, elements: &[Element]) -> Outcome<'a> {
         self.charge(cost::LIST)?;
         self.meter().produce_items(elements.len())?;
@@ -362,6 +372,7 @@ impl<'e, 'a> Machine<'e, 'a> {
         Val::list(items)
     }
 
+    #[inline(never)]
     fn map(&mut self, literal: &[Entry]) -> Outcome<'a> {
         self.charge(cost::MAP)?;
         self.meter().produce_items(2 * literal.len())?;
@@ -375,6 +386,7 @@ impl<'e, 'a> Machine<'e, 'a> {
         Val::map(entries)
     }
 
+    #[inline(never)]
     fn structure(&mut self, type_name: &Arc<str>, literal: &[Field]) -> Outcome<'a> {
         self.charge(cost::STRUCT)?;
         self.meter().produce_items(2 * literal.len())?;
@@ -386,6 +398,7 @@ impl<'e, 'a> Machine<'e, 'a> {
         Val::structure(type_name, fields)
     }
 
+    #[inline(never)]
     fn call(&mut self, function: &Function, price: Price, arguments: &[Node]) -> Outcome<'a> {
         let mut values = [const { Val::Null }; MAX_ARGUMENTS];
         let mut failed = None;
@@ -413,6 +426,7 @@ impl<'e, 'a> Machine<'e, 'a> {
         result
     }
 
+    #[inline(never)]
     fn pattern(
         &mut self,
         usage: PatternUse,
@@ -434,23 +448,24 @@ impl<'e, 'a> Machine<'e, 'a> {
 
     /// The API server makes it of a conditional: the optional is evaluated to see whether there is something in
     /// it, and once more when the body first asks for what is in it.
+    #[inline(never)]
     fn optional_map(&mut self, operand: &Node, body: &Node, flat: bool) -> Outcome<'a> {
         let (before, deferred) = (self.meter().cost(), self.deferred_cost);
-        let optional = self.evaluate(operand);
+        let optional = self.find(operand);
         let again = (self.meter().cost() - before).saturating_sub(self.deferred_cost - deferred);
         self.charge(UNIT)?;
-        let optional = match optional? {
-            Val::Optional(Some(optional)) => optional,
-            Val::Optional(None) => {
+        let held = match optional? {
+            Found::Held(value) => value,
+            Found::Nothing => {
                 self.charge(UNIT)?;
                 return Ok(Val::Optional(None));
             }
-            other => return Err(EvalError::no_such_overload("hasValue", &[other])),
+            Found::Plain(other) => return Err(EvalError::no_such_overload("hasValue", &[other])),
         };
         let length = self.locals.len();
         let cost = again.saturating_add(UNIT);
         self.deferred.push(Deferred { local: length, cost });
-        self.locals.push(optional.value.clone());
+        self.locals.push(held);
         let result = self.evaluate(body);
         self.locals.truncate(length);
         if self.deferred.iter().all(|deferred| deferred.local < length) {
@@ -462,15 +477,6 @@ impl<'e, 'a> Machine<'e, 'a> {
         }
         if flat { result } else { Val::optional(result?) }
     }
-
-    /// What is no optional counts as one that is not empty, as in Kubernetes.
-    fn optional_or(&mut self, first: &Node, second: &Node, unwrap: bool) -> Outcome<'a> {
-        match self.evaluate(first)? {
-            Val::Optional(Some(optional)) if unwrap => Ok(optional.value.clone()),
-            Val::Optional(None) => self.evaluate(second),
-            value => Ok(value),
-        }
-    }
 }
 
 /// What an element of a literal contributes: an optional one that is empty, nothing.
@@ -478,9 +484,7 @@ fn present(value: Val<'_>, optional: bool) -> Result<Option<Val<'_>>, EvalError>
     match value {
         value if !optional => Ok(Some(value)),
         Val::Optional(optional) => Ok(optional.map(|optional| optional.value.clone())),
-        other => {
-            Err(EvalError::conversion(other.type_name(), "optional_type", &conversions::display(&other)))
-        }
+        other => Err(EvalError::conversion(other.type_name(), "optional_type")),
     }
 }
 

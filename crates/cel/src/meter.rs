@@ -106,6 +106,10 @@ impl Meter {
         self.definitions.get()
     }
 
+    pub(crate) fn ticks_left(&self) -> u64 {
+        self.ticks.get()
+    }
+
     /// Counts what the API server counts.
     #[inline]
     pub(crate) fn charge(&self, cost: u64) -> Result<(), EvalError> {

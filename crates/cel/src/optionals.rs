@@ -5,7 +5,7 @@ use crate::error::EvalError;
 use crate::functions::{Function, Outcome};
 use crate::meter::Meter;
 use crate::temporal;
-use crate::value::{Key, OptionalVal, Val};
+use crate::value::{Key, Val};
 
 pub(crate) const FUNCTIONS: &[Function] = &[
     Function::global("optional.of", 1, |_, arguments| match arguments {
@@ -50,46 +50,53 @@ fn unwrap<'a>(name: &'static str, meter: &Meter, arguments: &[Val<'a>]) -> Outco
     Val::list(found)
 }
 
-/// A field of an optional: empty when the optional is, or when it has no such field.
-pub(crate) fn select<'a>(optional: Option<&OptionalVal<'a>>, name: &str) -> Outcome<'a> {
-    let Some(optional) = optional else { return Ok(Val::Optional(None)) };
-    match field(&optional.value, name)? {
-        Some(found) => Val::optional(found),
-        None => Ok(Val::Optional(None)),
-    }
-}
-
 /// A field that may be missing, which it is of scalars too. An error for lists, which are asked for an index.
 pub(crate) fn field<'a>(value: &Val<'a>, name: &str) -> Result<Option<Val<'a>>, EvalError> {
-    if value.as_list().is_some() {
+    if value.is_list() {
         return Err(EvalError::no_such_overload("_._", std::slice::from_ref(value)));
     }
     Ok(compare::field(value, name))
 }
 
-/// What a value has at an index or under a key, as an optional. What is neither list nor map has nothing.
-pub(crate) fn at<'a>(value: &Val<'a>, key: &Val<'a>) -> Outcome<'a> {
-    let holds = value.as_list().is_some() || matches!(value, Val::JsonMap(_) | Val::Map(_));
-    match if holds { find(value, key)? } else { None } {
-        Some(found) => Val::optional(found),
-        None => Ok(Val::Optional(None)),
-    }
+/// What a value has at an index or under a key. What is neither list nor map has nothing.
+pub(crate) fn look<'a>(value: &Val<'a>, key: &Val<'a>) -> Result<Option<Val<'a>>, EvalError> {
+    let holds = value.is_list() || matches!(value, Val::JsonMap(_) | Val::Map(_));
+    if holds { find(value, key) } else { Ok(None) }
+}
+
+/// An error for what Kubernetes does not take for a key at all; other keys that a map cannot have are missing.
+pub(crate) fn check_key(key: &Val<'_>) -> Result<(), EvalError> {
+    let is_no_key = matches!(
+        key,
+        Val::JsonMap(_)
+            | Val::JsonList(_)
+            | Val::Struct(_)
+            | Val::Optional(_)
+            | Val::Quantity(_)
+            | Val::Version(_)
+            | Val::Url(_)
+            | Val::Ip(_)
+            | Val::Cidr(_)
+            | Val::Format(_)
+            | Val::Authorization(_)
+    );
+    if is_no_key { Err(EvalError::no_such_overload("_[?_]", std::slice::from_ref(key))) } else { Ok(()) }
 }
 
 /// What a value has at an index or under a key. An error for values that have neither.
 pub(crate) fn find<'a>(value: &Val<'a>, key: &Val<'a>) -> Result<Option<Val<'a>>, EvalError> {
     let mismatch = || EvalError::no_such_overload("_[_]", &[value.clone(), key.clone()]);
-    if let Some(items) = value.as_list() {
+    if value.is_list() {
         let index = match Key::from_value(key) {
             Some(Key::Int(index)) => usize::try_from(index).ok(),
             Some(Key::Uint(index)) => usize::try_from(index).ok(),
             _ => return Err(mismatch()),
         };
-        return Ok(index.and_then(|index| items.get(index)));
+        return Ok(index.and_then(|index| value.item(index)));
     }
     match value {
         Val::JsonMap(_) | Val::Map(_) => Ok(Key::from_value(key).and_then(|key| compare::entry(value, &key))),
-        _ => Err(mismatch()),
+        _ => Err(Key::from_value(key).map_or_else(mismatch, |key| EvalError::no_such_key(&key.text()))),
     }
 }
 

@@ -157,6 +157,11 @@ pub(crate) enum Operator {
 }
 
 impl Operator {
+    /// Whether it computes something, rather than compare.
+    pub(crate) fn makes_value(self) -> bool {
+        matches!(self, Self::Add | Self::Subtract | Self::Multiply | Self::Divide | Self::Modulo)
+    }
+
     /// CEL's name of the operator's function, as messages show it.
     pub(crate) fn name(self) -> &'static str {
         match self {

@@ -72,7 +72,7 @@ impl Program {
     pub fn evaluate<'a>(&self, activation: &Activation<'a>) -> Result<Value<'a>, EvalError> {
         activation.check_budget()?;
         activation.meter.reset(activation.limits);
-        let result = Machine::new(activation).evaluate(&self.inner.plan).map(Value);
+        let result = Machine::run(activation, &self.inner.plan).map(Value);
         activation.pay()?;
         result
     }

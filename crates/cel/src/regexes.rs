@@ -1,7 +1,7 @@
 //! `matches`, `find` and `findAll`.
 //!
-//! Patterns are those of the `regex` crate, which like Go's takes time linear in the text. Literal patterns are
-//! compiled with the expression; others once an activation, as far as a small cache goes.
+//! Patterns are Go's, as [`re2`] writes them for the `regex` crate, which like Go's takes time linear in the text.
+//! Literal patterns are compiled with the expression; others once an activation, as far as a small cache goes.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -12,6 +12,7 @@ use crate::cost;
 use crate::error::EvalError;
 use crate::functions::{Function, Outcome};
 use crate::meter::Meter;
+use crate::re2;
 use crate::value::{Text, Val};
 
 pub(crate) const FUNCTIONS: &[Function] = &[
@@ -50,7 +51,8 @@ impl Pattern {
             return Err(EvalError::InvalidPattern(format!("longer than {MAX_PATTERN_BYTES} bytes")));
         }
         let cost = cost::pattern(source.chars().count() as u64);
-        let build = |size| RegexBuilder::new(source).size_limit(size).dfa_size_limit(size).build();
+        let pattern = re2::translate(source).map_err(EvalError::InvalidPattern)?;
+        let build = |size| RegexBuilder::new(&pattern).size_limit(size).dfa_size_limit(size).build();
         match build(ORDINARY_BYTES) {
             Ok(regex) => Ok(Self { regex, heavy: false, cost }),
             Err(regex::Error::CompiledTooBig(_)) => {

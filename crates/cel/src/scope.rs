@@ -71,6 +71,16 @@ impl Scope {
         self.declare("authorizer.requestResource", check::resource_check());
     }
 
+    /// Takes `authorizer` away from programs compiled from now on; definitions that use it still have it.
+    pub fn hide_authorizer(&mut self) {
+        for variable in &mut Arc::make_mut(&mut self.names).variables {
+            if matches!(&*variable.name, "authorizer" | "authorizer.requestResource") {
+                // The slot stays, without a name that could be written.
+                variable.name = Arc::from("");
+            }
+        }
+    }
+
     /// Declares one more variable of any type, such as `as` of a `forEach`. One declared earlier keeps its
     /// slot and its type.
     pub fn variable(&mut self, name: &str) -> Slot {

@@ -1,11 +1,13 @@
 //! Timestamps and durations. Timestamps lie in the years 1 to 9999 and durations within 292 years, both to the
-//! nanosecond. A timestamp keeps the offset it was written with, which only its text shows. Time zones are `UTC`
-//! and fixed offsets (`-07:00`).
+//! nanosecond. A timestamp keeps the offset it was written with, which only its text shows. Time zones are fixed
+//! offsets (`-07:00`) and those of the IANA database, which is linked in: images have none.
 
 use std::fmt::Write as _;
 use std::str::FromStr;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
+use jiff::Timestamp;
+use jiff::tz::TimeZoneDatabase;
 use time::{Date, Duration, Month, OffsetDateTime, Time, UtcOffset};
 
 use crate::error::EvalError;
@@ -66,7 +68,7 @@ fn duration<'a>(_: &Meter, arguments: &[Val<'a>]) -> Outcome<'a> {
         [value @ Val::Duration(_)] => Ok(value.clone()),
         [Val::Str(text)] => parse_duration(text)
             .map(Val::Duration)
-            .ok_or_else(|| EvalError::conversion("string", "google.protobuf.Duration", text)),
+            .ok_or(EvalError::conversion("string", "google.protobuf.Duration")),
         _ => Err(EvalError::no_such_overload("duration", arguments)),
     }
 }
@@ -80,9 +82,9 @@ fn timestamp<'a>(_: &Meter, arguments: &[Val<'a>]) -> Outcome<'a> {
         [Val::Str(_)] => None,
         _ => return Err(EvalError::no_such_overload("timestamp", arguments)),
     };
-    instant.filter(in_range).map(|instant| Val::Timestamp(Arc::new(instant))).ok_or_else(|| {
-        let value = arguments.first().map(crate::conversions::display).unwrap_or_default();
-        EvalError::conversion(arguments.first().map_or("", Val::type_name), TYPE, &value)
+    instant.filter(in_range).map(|instant| Val::Timestamp(Arc::new(instant))).ok_or(match arguments {
+        [Val::Str(_)] => EvalError::conversion("string", TYPE),
+        _ => EvalError::Overflow("timestamp"),
     })
 }
 
@@ -241,7 +243,7 @@ fn get<'a>(name: &'static str, arguments: &[Val<'a>]) -> Outcome<'a> {
     let instant = match arguments {
         [Val::Duration(nanoseconds)] => return of_duration(name, *nanoseconds, arguments),
         [Val::Timestamp(instant)] => instant.to_offset(UtcOffset::UTC) - CYCLE,
-        [Val::Timestamp(instant), Val::Str(zone)] => zone_offset(zone)
+        [Val::Timestamp(instant), Val::Str(zone)] => zone_offset(zone, instant)
             .and_then(|offset| (instant.to_offset(UtcOffset::UTC) - CYCLE).checked_add(offset))
             .ok_or_else(|| {
                 EvalError::invalid(name, format!("unknown time zone {}", crate::error::shorten(zone)))
@@ -273,15 +275,28 @@ fn of_duration<'a>(name: &'static str, nanoseconds: i64, arguments: &[Val<'a>]) 
     }))
 }
 
-/// What a zone adds to UTC. `Local` is the process's own: UTC, as in the API server's container. An offset is two
-/// numbers around a colon, each as it likes.
-fn zone_offset(zone: &str) -> Option<Duration> {
+/// What a zone adds to UTC at an instant. `Local` is the process's own: UTC, as in the API server's container. An
+/// offset is two numbers around a colon, each as it likes.
+fn zone_offset(zone: &str, instant: &OffsetDateTime) -> Option<Duration> {
     if matches!(zone, "" | "UTC" | "Local") {
         return Some(Duration::ZERO);
     }
-    let (hours, minutes) = zone.split_once(':')?;
+    let Some((hours, minutes)) = zone.split_once(':') else {
+        return named_offset(zone, instant);
+    };
     let (hours, minutes): (i64, i64) = (hours.parse().ok()?, minutes.parse().ok()?);
     let minutes = if zone.starts_with('-') { minutes.checked_neg()? } else { minutes };
     let seconds = hours.checked_mul(60)?.checked_add(minutes)?.checked_mul(60)?;
     Some(Duration::seconds(seconds))
+}
+
+fn named_offset(zone: &str, instant: &OffsetDateTime) -> Option<Duration> {
+    static ZONES: LazyLock<TimeZoneDatabase> = LazyLock::new(TimeZoneDatabase::bundled);
+    let found = ZONES.get(zone).ok()?;
+    // The API server finds zones as files, whose names have a case.
+    found.iana_name().filter(|name| *name == zone)?;
+    // Which leaves out the last day of the year 9999.
+    let (least, most) = (Timestamp::MIN.as_second(), Timestamp::MAX.as_second());
+    let instant = Timestamp::from_second(instant.unix_timestamp().clamp(least, most)).ok()?;
+    Some(Duration::seconds(i64::from(found.to_offset(instant).seconds())))
 }

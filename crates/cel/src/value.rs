@@ -449,6 +449,50 @@ impl<'a> Val<'a> {
         Ok(Self::List(Arc::new(ListVal { items, depth })))
     }
 
+    /// A list with the items of another added, in place when nobody else has it.
+    pub(crate) fn extended(mut self, more: &Self) -> Result<Self, EvalError> {
+        if let Self::List(list) = &mut self
+            && let Some(list) = Arc::get_mut(list)
+        {
+            list.depth = list.depth.max(deepen(more.items().map(|item| item.depth()))?);
+            list.items.extend(more.items());
+            return Ok(self);
+        }
+        Self::list(self.items().chain(more.items()).collect())
+    }
+
+    /// The items of a list; none of what is no list.
+    fn items(&self) -> impl Iterator<Item = Self> + '_ {
+        let (json, made): (Option<Array<'a>>, &[Self]) = match self {
+            Self::JsonList(items) => (Some(*items), &[]),
+            Self::List(list) => (None, &list.items),
+            _ => (None, &[]),
+        };
+        json.into_iter().flatten().map(Self::from_json).chain(made.iter().cloned())
+    }
+
+    pub(crate) fn is_list(&self) -> bool {
+        matches!(self, Self::JsonList(_) | Self::List(_))
+    }
+
+    /// The item at an index, when it is a list that has one.
+    pub(crate) fn item(&self, index: usize) -> Option<Self> {
+        match self {
+            Self::JsonList(items) => items.get(index).map(Self::from_json),
+            Self::List(list) => list.items.get(index).cloned(),
+            _ => None,
+        }
+    }
+
+    /// How many items there are, when it is a list.
+    pub(crate) fn list_len(&self) -> Option<usize> {
+        match self {
+            Self::JsonList(items) => Some(items.len()),
+            Self::List(list) => Some(list.items.len()),
+            _ => None,
+        }
+    }
+
     /// A map of these entries, in any order. The error names a key that is there twice.
     pub(crate) fn map(mut entries: Vec<(Key<'a>, Val<'a>)>) -> Result<Self, EvalError> {
         let depth = deepen(entries.iter().map(|(_, value)| value.depth()))?;
@@ -471,12 +515,18 @@ impl<'a> Val<'a> {
         Ok(Self::Struct(Arc::new(StructVal { type_name: Arc::clone(type_name), fields, depth })))
     }
 
+    /// An error when an optional of this would nest too deep.
+    pub(crate) fn check_optional(&self) -> Result<(), EvalError> {
+        if self.depth() < MAX_MADE_DEPTH { Ok(()) } else { Err(EvalError::TooDeep) }
+    }
+
     pub(crate) fn optional(value: Val<'a>) -> Result<Self, EvalError> {
         let depth = deepen(std::iter::once(value.depth()))?;
         Ok(Self::Optional(Some(Arc::new(OptionalVal { value, depth }))))
     }
 
     /// How deep it nests, as far as expressions made it.
+    #[inline]
     fn depth(&self) -> u16 {
         match self {
             Self::List(list) => list.depth,

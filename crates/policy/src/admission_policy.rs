@@ -154,6 +154,10 @@ pub(crate) fn check_validation(
                 return Err(DefinitionError::field(field(name), "must be non-empty if specified"));
             }
         }
+        if validation.reason == Reason::Unauthorized {
+            let problem = "must be Forbidden, Invalid or RequestEntityTooLarge";
+            return Err(DefinitionError::field(field("reason"), problem));
+        }
         if validation.message.as_ref().is_some_and(|message| message.trim().contains(['\n', '\r'])) {
             return Err(DefinitionError::field(field("message"), "must not contain line breaks"));
         }
@@ -280,20 +284,29 @@ fn check_constraints(
     Ok(())
 }
 
+/// Whether the resources of a rule say something twice. The API server looks at the last resource alone for whether
+/// `*` leaves one without a subresource over, and for the others at those that stand before.
+fn repeats(resources: &[String]) -> bool {
+    let has = |name: &str| resources.iter().any(|entry| entry == name);
+    let ends_plain = resources.iter().rfind(|entry| !entry.contains('/')).is_some_and(|entry| entry != "*");
+    resources.len() > 1 && has("*/*")
+        || has("*") && ends_plain
+        || resources.iter().enumerate().any(|(index, entry)| {
+            let Some((name, sub)) = entry.split_once('/') else { return false };
+            let before = || resources.iter().take(index).filter_map(|entry| entry.split_once('/'));
+            before().any(|(other, wild)| other == name && wild == "*" || other == "*" && wild == sub)
+        })
+}
+
 /// `*` stands alone, and operations are named.
 fn check_rule(field: &str, rule: &ResourceRule) -> Result<(), DefinitionError> {
     let alone = |list: &[String]| list.len() < 2 || !list.iter().any(|entry| entry == "*");
     let resources = &rule.resources;
-    let has = |name: &str| resources.iter().any(|entry| entry == name);
-    let plain = resources.iter().any(|entry| entry != "*" && !entry.contains('/'));
     let problems = [
         ("apiGroups", !alone(&rule.api_groups)),
         ("apiVersions", !alone(&rule.api_versions) || rule.api_versions.iter().any(String::is_empty)),
         ("operations", rule.operations.len() > 1 && rule.operations.contains(&OperationType::All)),
-        (
-            "resources",
-            resources.iter().any(String::is_empty) || resources.len() > 1 && has("*/*") || has("*") && plain,
-        ),
+        ("resources", resources.iter().any(String::is_empty) || repeats(resources)),
     ];
     if let Some((name, _)) = problems.into_iter().find(|(_, wrong)| *wrong) {
         let problem = "must not be empty, and \"*\" must stand alone";

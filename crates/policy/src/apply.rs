@@ -12,7 +12,7 @@ use serde_json::{Map, Value};
 use crate::configuration::{ConfigurationError, Node};
 use crate::conformance::{self, identity};
 use crate::request::GroupVersionKind;
-use crate::schema::{List, Relation, Schema, Schemas};
+use crate::schema::{Key, List, Relation, Schema, Schemas};
 
 /// Merges the fields of an `Object{…}` into an object of a kind; whether that changed anything. An object that
 /// cannot take them stays as it is.
@@ -175,6 +175,18 @@ impl Merging {
     }
 }
 
+/// As much of an item as tells it from the others.
+fn keys_only(item: &Value, list: &List) -> Option<Node> {
+    let (Relation::Map(keys), Value::Object(fields)) = (&list.relation, item) else {
+        return Node::from_json(item, 0);
+    };
+    let key = |key: &Key| {
+        let (name, value) = fields.get_key_value(&*key.field)?;
+        Some(Node::from_json(value, 1).map(|value| (name.clone(), value)))
+    };
+    keys.iter().filter_map(key).collect::<Option<_>>().map(Node::Map)
+}
+
 /// The items that are there already.
 struct Left {
     items: Vec<Option<Value>>,
@@ -186,10 +198,8 @@ struct Left {
 
 impl Left {
     fn new(items: Vec<Value>, list: &List) -> Self {
-        let keys: Vec<Option<String>> = items
-            .iter()
-            .map(|item| Node::from_json(item, 0).and_then(|item| identity(&item, list).ok().flatten()))
-            .collect();
+        let key = |item| keys_only(item, list).and_then(|item| identity(&item, list).ok().flatten());
+        let keys: Vec<Option<String>> = items.iter().map(key).collect();
         let mut first: HashMap<String, Option<usize>> = HashMap::new();
         for (index, key) in keys.iter().enumerate() {
             let Some(key) = key else { continue };

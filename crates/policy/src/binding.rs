@@ -3,6 +3,8 @@
 //! One of our policies is its own binding. One of the API server's has any number of them, and is evaluated for
 //! each that matches a request, once with each object that holds settings.
 
+use std::borrow::Cow;
+
 use sallyport_api::{
     MatchConstraints, OperationType, ParamKind, ParamRef, ParameterNotFoundAction, ResourceRule,
     ValidationAction,
@@ -13,8 +15,9 @@ use thiserror::Error;
 
 use crate::documents::Documents;
 use crate::error::{DefinitionError, PolicyError};
+use crate::labels::Labels;
 use crate::matcher::Matcher;
-use crate::objects::{Objects, split};
+use crate::objects::{Kind, Objects, split};
 use crate::schema::Schemas;
 use crate::selector::Selector;
 
@@ -120,6 +123,15 @@ pub(crate) fn check_params(
     }
 }
 
+/// The objects of a `paramKind`, unless nobody has heard of it. That is a fault of the policy, whichever of its
+/// bindings names what.
+pub(crate) fn known<'o>(kind: &ParamKind, objects: &'o Objects) -> Result<Kind<'o>, ParamError> {
+    objects.kind(kind).ok_or_else(|| {
+        let (group, version) = split(&kind.api_version);
+        ParamError::UnknownKind(format!("{group}/{version}, Kind={}", kind.kind))
+    })
+}
+
 impl Binding {
     fn compile(
         source: &BindingSource,
@@ -150,7 +162,7 @@ impl Binding {
         &'s self,
         documents: &Documents<'_>,
         objects: &'s Objects,
-    ) -> Result<Option<Vec<Option<Node<'s>>>>, PolicyError> {
+    ) -> Result<Option<Cow<'s, [Option<Node<'s>>]>>, PolicyError> {
         if !self.matches(documents, objects.schemas())? {
             return Ok(None);
         }
@@ -162,7 +174,7 @@ impl Binding {
             None => Ok(true),
             Some(matcher) => {
                 let covered = matcher.matches_rules(documents.review.request, schemas).is_some();
-                Ok(covered && matcher.matches_selectors(documents)?)
+                Ok(covered && matcher.matches_selectors(&Labels::new(documents))?)
             }
         }
     }
@@ -173,17 +185,13 @@ impl Binding {
         &'s self,
         objects: &'s Objects,
         namespace: &str,
-    ) -> Result<Vec<Option<Node<'s>>>, ParamError> {
+    ) -> Result<Cow<'s, [Option<Node<'s>>]>, ParamError> {
         let (kind, own, which, required) = match &self.params {
-            Params::None => return Ok(vec![None]),
-            Params::Inline(params) => return Ok(vec![Some(params.root())]),
+            Params::None => return Ok(Cow::Borrowed(&[None])),
+            Params::Inline(params) => return Ok(Cow::Owned(vec![Some(params.root())])),
             Params::Referenced { kind, namespace, which, required } => (kind, namespace, which, *required),
         };
-        let Some(found) = objects.kind(kind) else {
-            let (group, version) = split(&kind.api_version);
-            let text = format!("{group}/{version}, Kind={}", kind.kind);
-            return Err(ParamError::UnknownKind(text));
-        };
+        let found = known(kind, objects)?;
         let namespace = match own.as_deref() {
             Some(_) if !found.namespaced => return Err(ParamError::NeedlessNamespace),
             Some(own) => own,
@@ -197,7 +205,7 @@ impl Binding {
         if objects.is_empty() && required {
             return Err(ParamError::NotFound);
         }
-        Ok(objects.into_iter().map(Some).collect())
+        Ok(objects.into_iter().map(Some).collect::<Vec<_>>().into())
     }
 }
 

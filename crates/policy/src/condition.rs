@@ -1,7 +1,7 @@
 //! matchConditions.
 
 use sallyport_api::MatchCondition;
-use sallyport_cel::{Budget, Scope, Type};
+use sallyport_cel::{Activation, Budget, Type};
 
 use crate::error::{DefinitionError, PolicyError};
 use crate::expression::{Expression, Inputs, Uses, condition_scope};
@@ -10,7 +10,6 @@ use crate::family::Family;
 /// The matchConditions of one policy.
 #[derive(Clone, Debug)]
 pub(crate) struct Conditions {
-    scope: Scope,
     family: Family,
     all: Vec<Expression>,
 }
@@ -33,20 +32,41 @@ impl Conditions {
                 Ok(expression.named_by(family))
             })
             .collect::<Result<_, _>>()?;
-        Ok(Self { scope, family, all })
+        Ok(Self { family, all })
     }
 
-    /// Whether all are true. One that is false beats those that err, wherever it stands.
-    pub(crate) fn hold(&self, inputs: &Inputs<'_>) -> Result<bool, PolicyError> {
-        if self.all.is_empty() {
+    /// Whether there is none.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.all.is_empty()
+    }
+
+    /// Whether all are true. One that is false beats those that err, wherever it stands. `activation` may be that
+    /// of any scope of the policy; its budget is used up afterwards.
+    pub(crate) fn hold<'a>(
+        &self,
+        inputs: &Inputs<'a>,
+        activation: &mut Activation<'a>,
+    ) -> Result<bool, PolicyError> {
+        if self.is_empty() {
             return Ok(true);
         }
-        let activation = inputs.for_conditions(self.family).activate(&self.scope);
+        let hidden = !self.family.shows_namespace_to_conditions();
+        if hidden {
+            inputs.show_namespace(false, activation);
+        }
         activation.set_budget(Budget::MATCH_CONDITIONS);
+        let held = self.judge(inputs, activation);
+        if hidden {
+            inputs.show_namespace(true, activation);
+        }
+        held
+    }
+
+    fn judge(&self, inputs: &Inputs<'_>, activation: &Activation<'_>) -> Result<bool, PolicyError> {
         let mut errors = Vec::new();
         for condition in &self.all {
-            inputs.check_time()?;
-            match condition.evaluate_bool(&activation) {
+            inputs.check_time(activation)?;
+            match condition.evaluate_bool(activation) {
                 Ok(true) => {}
                 Ok(false) => return Ok(false),
                 Err(error) if error.is_out_of_budget() => return Err(error),

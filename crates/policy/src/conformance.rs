@@ -259,7 +259,8 @@ fn decode_node(node: &mut Node, schema: Schema<'_>) -> Result<(), String> {
     }
 }
 
-fn decode_scalar(node: &mut Node, scalar: Scalar) -> Result<(), String> {
+/// Brings a scalar into the form that a field of this type has.
+pub(crate) fn decode_scalar(node: &mut Node, scalar: Scalar) -> Result<(), String> {
     match (scalar, &*node) {
         (Scalar::Int32 | Scalar::Int64, Node::Float(value)) => {
             let bits = if scalar == Scalar::Int32 { "int32" } else { "int64" };
@@ -307,7 +308,7 @@ fn integral(value: f64) -> Option<i64> {
 }
 
 /// Where a text stops being standard base64 with padding; line ends do not count.
-fn base64_fault(text: &str) -> Option<usize> {
+pub(crate) fn base64_fault(text: &str) -> Option<usize> {
     let mut bytes = text.bytes().enumerate().filter(|(_, byte)| !matches!(byte, b'\r' | b'\n'));
     // How many characters of a group of four have been seen.
     let mut seen = 0;

@@ -1,13 +1,17 @@
 //! What the API server does to an object of its own kinds after a JSON patch: it decodes it into types, which
-//! refuses unknown fields, and encodes it anew, which drops empty maps. The next mutation sees the result.
+//! refuses unknown fields and values of another type, and encodes it anew, which drops empty maps. The next
+//! mutation sees the result.
 
 use std::collections::HashSet;
 
 use serde_json::Value;
 
+use crate::configuration::Node;
+use crate::conformance::{base64_fault, decode_scalar};
 use crate::error::PolicyError;
+use crate::objects::split;
 use crate::request::GroupVersionKind;
-use crate::schema::{Schema, Schemas};
+use crate::schema::{Map, Scalar, Schema, Schemas};
 
 /// Most unknown fields that are written down.
 const MAX_UNKNOWN: usize = 16;
@@ -20,7 +24,12 @@ pub(crate) fn decode(
     kind: &GroupVersionKind,
     schemas: &Schemas,
 ) -> Result<(), PolicyError> {
+    let named = named_kind(object);
+    let kind = named.as_ref().unwrap_or(kind);
     let Some(known) = schemas.of_kind(kind).filter(|known| known.typed) else { return Ok(()) };
+    if let Some(problem) = find_mistyped(object, known.schema, &mut Field::default()) {
+        return Err(PolicyError::Undecodable(problem));
+    }
     let mut unknown = Vec::new();
     find_unknown(object, known.schema, &mut Place::default(), &mut unknown);
     if !unknown.is_empty() {
@@ -39,6 +48,124 @@ pub(crate) fn decode(
     }
     drop_empty_maps(object, known.schema);
     Ok(())
+}
+
+/// The kind that an object says it is of.
+fn named_kind(object: &Value) -> Option<GroupVersionKind> {
+    let (group, version) = split(object.get("apiVersion")?.as_str()?);
+    let kind = object.get("kind")?.as_str()?.to_owned();
+    Some(GroupVersionKind { group: group.to_owned(), version: version.to_owned(), kind })
+}
+
+/// A field as the decoder names it.
+#[derive(Debug, Default)]
+struct Field<'s> {
+    /// Of the innermost structure.
+    structure: &'s str,
+    /// Names of fields, without the indices of lists and the keys of maps.
+    path: Vec<&'s str>,
+}
+
+impl Field<'_> {
+    fn refuse(&self, value: &str, wanted: &str) -> String {
+        let Self { structure, path } = self;
+        let path = path.join(".");
+        format!("json: cannot unmarshal {value} into Go struct field {structure}.{path} of type {wanted}")
+    }
+}
+
+/// The first value that is not of its field's type, in the words of the API server's decoder. Named types of Go
+/// that are texts are not known here and are called `string`.
+fn find_mistyped<'s>(value: &Value, schema: Schema<'s>, field: &mut Field<'s>) -> Option<String> {
+    match (value, schema.scalar(), schema.list(), schema.map()) {
+        (Value::Null, ..) | (_, Some(Scalar::Untyped), ..) | (_, None, None, None) => None,
+        (value, Some(scalar), ..) => mistyped_scalar(value, scalar, field),
+        (Value::Array(items), None, Some(_), _) => {
+            let below = schema.items()?;
+            items.iter().find_map(|item| find_mistyped(item, below, field))
+        }
+        (Value::Object(fields), None, _, Some(map)) => {
+            let outer = field.structure;
+            if let Some(name) = &map.name {
+                field.structure = name.rsplit('.').next().unwrap_or(name);
+            }
+            let found = fields.iter().find_map(|(name, value)| {
+                let Some((name, id)) = map.declared(name) else {
+                    return find_mistyped(value, schema.at(map.others?), field);
+                };
+                field.path.push(name);
+                let found = find_mistyped(value, schema.at(id), field);
+                field.path.pop();
+                found
+            });
+            field.structure = outer;
+            found
+        }
+        (value, ..) => Some(field.refuse(kind_of(value), &go_type(schema))),
+    }
+}
+
+fn mistyped_scalar(value: &Value, scalar: Scalar, field: &Field<'_>) -> Option<String> {
+    match (scalar, value) {
+        (Scalar::Boolean, Value::Bool(_))
+        | (Scalar::String, Value::String(_))
+        | (Scalar::Number, Value::Number(_)) => None,
+        (Scalar::Bytes, Value::String(text)) => {
+            base64_fault(text).map(|at| format!("illegal base64 data at input byte {at}"))
+        }
+        (Scalar::Int32 | Scalar::Int64, Value::Number(number)) => {
+            let fits = number
+                .as_i64()
+                .is_some_and(|number| scalar == Scalar::Int64 || i32::try_from(number).is_ok());
+            (!fits).then(|| field.refuse(&format!("number {number}"), go_scalar(scalar)))
+        }
+        (Scalar::Quantity | Scalar::IntOrString | Scalar::Time | Scalar::MicroTime, value) => {
+            decode_scalar(&mut Node::from_json(value, 0)?, scalar).err()
+        }
+        (scalar, value) => Some(field.refuse(kind_of(value), go_scalar(scalar))),
+    }
+}
+
+fn kind_of(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "null",
+        Value::Bool(_) => "bool",
+        Value::Number(_) => "number",
+        Value::String(_) => "string",
+        Value::Array(_) => "array",
+        Value::Object(_) => "object",
+    }
+}
+
+fn go_scalar(scalar: Scalar) -> &'static str {
+    match scalar {
+        Scalar::Int32 => "int32",
+        Scalar::Int64 => "int64",
+        Scalar::Number => "float64",
+        Scalar::Boolean => "bool",
+        Scalar::Bytes => "[]uint8",
+        Scalar::String
+        | Scalar::Untyped
+        | Scalar::Quantity
+        | Scalar::IntOrString
+        | Scalar::Time
+        | Scalar::MicroTime => "string",
+    }
+}
+
+/// The type of a list, a map or a structure as Go writes it.
+fn go_type(schema: Schema<'_>) -> String {
+    if let Some(scalar) = schema.scalar() {
+        return go_scalar(scalar).to_owned();
+    }
+    if let Some(items) = schema.items() {
+        return format!("[]{}", go_type(items));
+    }
+    match schema.map() {
+        Some(Map { name: Some(name), .. }) => name.to_string(),
+        Some(Map { others: Some(others), .. }) => format!("map[string]{}", go_type(schema.at(*others))),
+        _ => "interface {}".to_owned(),
+    }
 }
 
 /// Where a field stands.
@@ -138,6 +265,46 @@ mod tests {
             "containers": [{"name": "c", "resources": {"requests": {"cpu": "1"}}}]}});
         assert_eq!(decoded("Pod", &json!({}), &object), Ok(expected));
         assert_eq!(decoded("Unheard", &json!({}), &object), Ok(object));
+    }
+
+    #[test]
+    fn values_of_another_type_are_refused_in_the_words_of_the_decoder() {
+        let rows = [
+            (json!({"spec": {"hostNetwork": true, "priority": null, "containers": [{"name": "c"}]}}), None),
+            (
+                json!({"spec": {"hostNetwork": 1}}),
+                Some("number into Go struct field PodSpec.spec.hostNetwork of type bool"),
+            ),
+            (
+                json!({"spec": {"containers": [{"ports": [{"containerPort": "81"}]}]}}),
+                Some(
+                    "string into Go struct field ContainerPort.spec.containers.ports.containerPort of type int32",
+                ),
+            ),
+            (
+                json!({"spec": {"priority": 5_000_000_000_i64}}),
+                Some("number 5000000000 into Go struct field PodSpec.spec.priority of type int32"),
+            ),
+            (
+                json!({"metadata": {"labels": {"a": 1}}}),
+                Some("number into Go struct field ObjectMeta.metadata.labels of type string"),
+            ),
+            (
+                json!({"spec": {"containers": {}}}),
+                Some("object into Go struct field PodSpec.spec.containers of type []v1.Container"),
+            ),
+            (
+                json!({"metadata": {"labels": "a"}}),
+                Some("string into Go struct field ObjectMeta.metadata.labels of type map[string]string"),
+            ),
+        ];
+        for (object, problem) in rows {
+            let expected = problem.map(|problem| format!("json: cannot unmarshal {problem}"));
+            assert_eq!(decoded("Pod", &json!({}), &object).err(), expected, "{object}");
+        }
+        let secret = json!({"apiVersion": "v1", "kind": "Secret", "data": {"a": "1"}});
+        let problem = "illegal base64 data at input byte 0".to_owned();
+        assert_eq!(decoded("Pod", &json!({}), &secret), Err(problem));
     }
 
     #[test]

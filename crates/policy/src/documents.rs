@@ -6,6 +6,7 @@ use sallyport_document::{Content, Document, Node};
 use serde_json::Value;
 
 use crate::error::PolicyError;
+use crate::family::Family;
 use crate::namespaces::Namespaces;
 use crate::request::{Request, Review};
 
@@ -20,7 +21,8 @@ pub(crate) struct Documents<'a> {
     object: Parsed<'a>,
     old_object: Parsed<'a>,
     value: OnceCell<Value>,
-    request: OnceCell<Result<Document<'static>, PolicyError>>,
+    /// As policies of each family see it.
+    request: [OnceCell<Result<Document<'static>, PolicyError>>; 2],
 }
 
 impl<'a> Documents<'a> {
@@ -32,7 +34,7 @@ impl<'a> Documents<'a> {
             object: OnceCell::new(),
             old_object: OnceCell::new(),
             value: OnceCell::new(),
-            request: OnceCell::new(),
+            request: Default::default(),
         }
     }
 
@@ -45,7 +47,7 @@ impl<'a> Documents<'a> {
             object: OnceCell::new(),
             old_object: OnceCell::new(),
             value: OnceCell::new(),
-            request: OnceCell::new(),
+            request: Default::default(),
         }
     }
 
@@ -66,12 +68,15 @@ impl<'a> Documents<'a> {
         Ok(self.value.get_or_init(|| object.map_or(Value::Null, Node::to_value)))
     }
 
-    /// `request` as expressions see it.
-    pub(crate) fn request(&self) -> Result<Node<'_>, PolicyError> {
-        let request = self.request.get_or_init(|| {
+    /// `request` as expressions of a family's policies see it.
+    pub(crate) fn request(&self, family: Family) -> Result<Node<'_>, PolicyError> {
+        let with_empty = family.shows_empty_fields_of_requests();
+        let [with, without] = &self.request;
+        let cell = if with_empty { with } else { without };
+        let request = cell.get_or_init(|| {
             let options = parse("options", self.review.options)?;
             let options = options.map_or(Value::Null, |options| options.root().to_value());
-            made("request", &self.review.request.document(options))
+            made("request", &self.review.request.document(options, with_empty))
         });
         request.as_ref().map(Document::root).map_err(Clone::clone)
     }

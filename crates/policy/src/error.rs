@@ -71,6 +71,15 @@ pub(crate) enum PolicyError {
     /// In the words of the API server's decoder.
     #[error("strict decoding error: {0}")]
     Decoding(String),
+    /// Likewise: a value that its field cannot take.
+    #[error("{0}")]
+    Undecodable(String),
+    /// In the words of the API server.
+    #[error(
+        "JSONPath valueExpression evaluated to a type that could not marshal to JSON: type conversion error from \
+         '{0}' to '*structpb.Value'"
+    )]
+    NotJson(&'static str),
     #[error(transparent)]
     Params(#[from] ParamError),
     #[error("{0}")]
@@ -102,6 +111,7 @@ impl PolicyError {
             | Self::TooLarge { .. }
             | Self::Version { .. }
             | Self::Decoding(_)
+            | Self::Undecodable(_)
             | Self::TooLong(_) => true,
             Self::Configuration(_, ConfigurationError::UnknownKind(_)) => return (503, "ServiceUnavailable"),
             // As in Kubernetes, what costs too much is the policy's fault.
@@ -113,6 +123,7 @@ impl PolicyError {
             | Self::Operation { .. }
             | Self::Patch { .. }
             | Self::Library(_)
+            | Self::NotJson(_)
             | Self::Params(_)
             | Self::Merge(..)
             | Self::Configuration(..) => false,
@@ -130,7 +141,7 @@ impl PolicyError {
     pub(crate) fn in_place_of_policies(&self) -> Option<String> {
         match self {
             Self::Configuration(_, cause @ ConfigurationError::UnknownKind(_)) => Some(cause.to_string()),
-            Self::Decoding(_) => Some(self.to_string()),
+            Self::Decoding(_) | Self::Undecodable(_) => Some(self.to_string()),
             _ => None,
         }
     }

@@ -1,12 +1,12 @@
 //! Expressions of a policy, each with the name that messages give it, and what they are evaluated over.
 
+use std::cell::Cell;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use sallyport_api::{ForEach, Variable};
 use sallyport_cel::{
-    Activation, Attributes, Authorizer, Budget, Decision, Limits, Program, Resource, Scope, Type, User,
-    Value as Cel,
+    Activation, Authorizer, Budget, Limits, Program, Resource, Scope, Type, User, Value as Cel,
 };
 use sallyport_document::Node;
 use serde_json::Value;
@@ -17,7 +17,9 @@ use crate::family::Family;
 use crate::request::Request;
 
 /// What every expression may use.
-const VARIABLES: [&str; 5] = ["object", "oldObject", "request", "namespaceObject", AUTHORIZER];
+const VARIABLES: [&str; 5] = ["object", "oldObject", "request", NAMESPACE_OBJECT, AUTHORIZER];
+/// The Namespace of the request.
+const NAMESPACE_OBJECT: &str = "namespaceObject";
 /// What the user who asks may do.
 const AUTHORIZER: &str = "authorizer";
 /// The same, with what is asked filled in from the request.
@@ -28,6 +30,11 @@ const PARAMS: &str = "params";
 const MAX_ELEMENTS: usize = 1000;
 /// How long one policy may take for one review; each expression has its own bound besides.
 const MAX_DURATION: Duration = Duration::from_secs(1);
+
+/// Steps of evaluations between two looks at a clock: well below a millisecond.
+const STEPS_BETWEEN_LOOKS: u64 = 20_000;
+/// What one evaluation counts besides its own steps.
+const STEPS_AROUND: u64 = 100;
 
 /// A compiled expression.
 #[derive(Clone, Debug)]
@@ -83,6 +90,11 @@ impl Expression {
         &self.what
     }
 
+    /// Whether it, or a variable that it uses, asks what somebody may do.
+    pub(crate) fn asks_authorizer(&self) -> bool {
+        asks_authorizer(&self.program)
+    }
+
     pub(crate) fn source(&self) -> &str {
         self.program.source()
     }
@@ -116,13 +128,22 @@ pub(crate) struct Uses {
 }
 
 impl Uses {
+    /// Whether one of them asks what somebody may do.
+    pub(crate) fn authorizer(self) -> bool {
+        self.authorizer
+    }
+
     fn note(&mut self, program: &Program) {
         self.object |= program.uses("object");
         self.old_object |= program.uses("oldObject");
         self.request |= program.uses("request");
-        self.namespace_object |= program.uses("namespaceObject");
-        self.authorizer |= program.uses(AUTHORIZER) || program.uses(REQUEST_RESOURCE);
+        self.namespace_object |= program.uses(NAMESPACE_OBJECT);
+        self.authorizer |= asks_authorizer(program);
     }
+}
+
+fn asks_authorizer(program: &Program) -> bool {
+    program.uses(AUTHORIZER) || program.uses(REQUEST_RESOURCE)
 }
 
 /// What the expressions of a policy are for.
@@ -132,13 +153,20 @@ pub(crate) enum Purpose {
     Validation,
 }
 
-/// The scope of matchConditions: no variables, and nothing to make patches with.
-pub(crate) fn condition_scope(params: bool) -> Scope {
+/// What all expressions of a policy see, which comes first in every scope: programs of matchConditions run in the
+/// activations of all other scopes of their policy.
+fn common_scope(params: bool) -> Scope {
     let mut scope = Scope::admission();
     scope.declare_authorizer();
     if params {
         scope.declare_params();
     }
+    scope
+}
+
+/// The scope of matchConditions: no variables, and nothing to make patches with.
+pub(crate) fn condition_scope(params: bool) -> Scope {
+    let mut scope = common_scope(params);
     scope.forbid_patches();
     scope
 }
@@ -150,11 +178,7 @@ pub(crate) fn scope_with(
     purpose: Purpose,
     uses: &mut Uses,
 ) -> Result<Scope, DefinitionError> {
-    let mut scope = Scope::admission();
-    scope.declare_authorizer();
-    if params {
-        scope.declare_params();
-    }
+    let mut scope = common_scope(params);
     if purpose == Purpose::Validation {
         scope.forbid_patches();
     }
@@ -248,21 +272,55 @@ pub(crate) struct Inputs<'a> {
     namespace_object: Option<Node<'a>>,
     params: Option<Node<'a>>,
     /// The request, when the policy asks what its user may do.
-    asking: Option<&'a Request>,
-    deadline: Instant,
+    asking: Option<(&'a Request, &'a dyn Authorizer)>,
+    patience: &'a Patience,
+}
+
+/// How long one policy has taken. Looking at a clock takes as long as a short expression, so that it is looked at
+/// once there has been some work.
+#[derive(Debug, Default)]
+pub(crate) struct Patience {
+    /// Since the last look.
+    steps: Cell<u64>,
+    deadline: Cell<Option<Instant>>,
+}
+
+impl Patience {
+    fn take(&self, steps: u64) -> Result<(), PolicyError> {
+        let steps = self.steps.get().saturating_add(steps);
+        self.steps.set(steps);
+        if steps < STEPS_BETWEEN_LOOKS {
+            return Ok(());
+        }
+        self.steps.set(0);
+        let now = Instant::now();
+        match self.deadline.get() {
+            None => self.deadline.set(Some(now + MAX_DURATION)),
+            Some(deadline) if now > deadline => {
+                return Err(PolicyError::TooLong(MAX_DURATION.as_millis()));
+            }
+            Some(_) => {}
+        }
+        Ok(())
+    }
 }
 
 impl<'a> Inputs<'a> {
-    /// Fetches what the policy uses, and no more.
-    pub(crate) fn fetch(documents: &'a Documents<'_>, uses: Uses) -> Result<Self, PolicyError> {
+    /// Fetches what a policy of this family uses, and no more.
+    pub(crate) fn fetch(
+        documents: &'a Documents<'_>,
+        uses: Uses,
+        family: Family,
+        patience: &'a Patience,
+    ) -> Result<Self, PolicyError> {
         Ok(Self {
             object: if uses.object { documents.object()? } else { None },
             old_object: if uses.old_object { documents.old_object()? } else { None },
-            request: if uses.request { Some(documents.request()?) } else { None },
+            request: if uses.request { Some(documents.request(family)?) } else { None },
             namespace_object: if uses.namespace_object { documents.namespace_object()? } else { None },
             params: None,
-            asking: uses.authorizer.then_some(documents.review.request),
-            deadline: Instant::now() + MAX_DURATION,
+            asking: uses.authorizer.then_some((documents.review.request, documents.review.authorizer)),
+            patience,
         })
     }
 
@@ -279,23 +337,26 @@ impl<'a> Inputs<'a> {
         Self { params, ..self }
     }
 
-    /// What matchConditions see of it.
-    pub(crate) fn for_conditions(self, family: Family) -> Self {
-        let namespace_object = self.namespace_object.filter(|_| family.shows_namespace_to_conditions());
-        Self { namespace_object, ..self }
+    /// The same without an authorizer.
+    pub(crate) fn without_authorizer(self) -> Self {
+        Self { asking: None, ..self }
+    }
+
+    /// Shows `namespaceObject`, or null in its place.
+    pub(crate) fn show_namespace(&self, shown: bool, activation: &mut Activation<'a>) {
+        activation.bind(NAMESPACE_OBJECT, cel(self.namespace_object.filter(|_| shown)));
     }
 
     /// Expressions evaluated with the same activation share the API server's budget for a policy.
     pub(crate) fn activate(&self, scope: &Scope) -> Activation<'a> {
         let mut activation = Activation::new(scope, Limits::default());
         activation.set_budget(Budget::POLICY);
-        let cel = |value: Option<Node<'a>>| value.map_or_else(Cel::null, Cel::from);
         activation.bind("object", cel(self.object));
         activation.bind("oldObject", cel(self.old_object));
         activation.bind("request", cel(self.request));
-        activation.bind("namespaceObject", cel(self.namespace_object));
+        activation.bind(NAMESPACE_OBJECT, cel(self.namespace_object));
         activation.bind(PARAMS, cel(self.params));
-        if let Some(request) = self.asking {
+        if let Some((request, authorizer)) = self.asking {
             let user = Arc::new(user(request));
             let resource = Resource {
                 group: request.resource.group.clone(),
@@ -305,29 +366,20 @@ impl<'a> Inputs<'a> {
                 name: request.name.clone(),
                 ..Resource::default()
             };
-            activation.bind(AUTHORIZER, Cel::authorizer(&Unconnected, Arc::clone(&user)));
-            activation.bind(REQUEST_RESOURCE, Cel::resource_authorizer(&Unconnected, user, resource));
+            activation.bind(AUTHORIZER, Cel::authorizer(authorizer, Arc::clone(&user)));
+            activation.bind(REQUEST_RESOURCE, Cel::resource_authorizer(authorizer, user, resource));
         }
         activation
     }
 
     /// An error once the policy has taken too long.
-    pub(crate) fn check_time(&self) -> Result<(), PolicyError> {
-        if Instant::now() > self.deadline {
-            return Err(PolicyError::TooLong(MAX_DURATION.as_millis()));
-        }
-        Ok(())
+    pub(crate) fn check_time(&self, activation: &Activation<'_>) -> Result<(), PolicyError> {
+        self.patience.take(activation.take_steps().saturating_add(STEPS_AROUND))
     }
 }
 
-/// An authorizer that has no opinion, and says why.
-struct Unconnected;
-
-impl Authorizer for Unconnected {
-    fn check(&self, _: &Attributes<'_>) -> Decision {
-        let error = "no authorizer is connected: what users may do cannot be asked here";
-        Decision { error: Some(error.to_owned()), ..Decision::default() }
-    }
+fn cel(value: Option<Node<'_>>) -> Cel<'_> {
+    value.map_or_else(Cel::null, Cel::from)
 }
 
 fn user(request: &Request) -> User {
@@ -344,4 +396,24 @@ fn is_identifier(name: &str) -> bool {
     let mut characters = name.chars();
     characters.next().is_some_and(|first| first.is_ascii_alphabetic() || first == '_')
         && characters.all(|other| other.is_ascii_alphanumeric() || other == '_')
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::{Duration, Instant};
+
+    use super::{Patience, STEPS_BETWEEN_LOOKS};
+    use crate::error::PolicyError;
+
+    #[test]
+    fn a_policy_that_has_taken_too_long_is_stopped_once_it_has_worked() {
+        let patience = Patience::default();
+        assert!(patience.take(STEPS_BETWEEN_LOOKS - 1).is_ok());
+        assert_eq!(patience.deadline.get(), None);
+        assert!(patience.take(1).is_ok());
+        assert!(patience.deadline.get().is_some());
+        patience.deadline.set(Instant::now().checked_sub(Duration::from_secs(1)));
+        assert!(patience.take(STEPS_BETWEEN_LOOKS - 1).is_ok());
+        assert!(matches!(patience.take(1), Err(PolicyError::TooLong(_))));
+    }
 }

@@ -45,6 +45,17 @@ impl Family {
         self.is_ours()
     }
 
+    /// Whether `request` has its fields also when they are empty, as `namespace` is for an object without one. The
+    /// API server leaves most of them out.
+    pub(crate) fn shows_empty_fields_of_requests(self) -> bool {
+        self.is_ours()
+    }
+
+    /// Whether a messageExpression may ask the authorizer; the API server does not declare it there.
+    pub(crate) fn shows_authorizer_to_messages(self) -> bool {
+        self.is_ours()
+    }
+
     /// Whether JSON patches are read as RFC 6902 has it, not as the API server's library does.
     pub(crate) fn reads_patches_strictly(self) -> bool {
         self.is_ours()

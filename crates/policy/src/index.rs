@@ -5,13 +5,26 @@ use std::collections::HashMap;
 use sallyport_api::MatchPolicy;
 
 use crate::matcher::Matcher;
-use crate::request::{GroupVersionResource, Request};
+use crate::request::{GroupVersionResource, Operation, Request};
 use crate::schema::Schemas;
 
-/// Policies by group, resource and subresource, each possibly `*`.
+/// Policies by group, resource, subresource and operation.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Index {
-    policies: HashMap<String, Vec<usize>>,
+    groups: Names<Names<Names<Operations>>>,
+}
+
+/// What stands under a name, or under `*`.
+#[derive(Clone, Debug)]
+struct Names<T> {
+    named: HashMap<String, T>,
+    any: Option<Box<T>>,
+}
+
+/// The policies for each operation.
+#[derive(Clone, Debug, Default)]
+struct Operations {
+    policies: [Vec<usize>; Operation::ALL.len()],
 }
 
 impl Index {
@@ -19,12 +32,14 @@ impl Index {
     /// another name or group does, unless the policy wants an exact match.
     pub(crate) fn insert(&mut self, policy: usize, matcher: &Matcher, schemas: &Schemas) {
         for rule in &matcher.rules {
+            let operations: Vec<Operation> = rule.operations().collect();
             for group in &rule.groups {
                 for (resource, sub) in &rule.resources {
-                    self.add(policy, group, resource, sub);
+                    self.add(policy, &operations, group, resource, sub);
                     if matcher.match_policy == MatchPolicy::Equivalent {
                         for other in schemas.equivalents(group, resource, sub) {
-                            self.add(policy, &other.resource.group, &other.resource.resource, sub);
+                            let GroupVersionResource { group, resource, .. } = &other.resource;
+                            self.add(policy, &operations, group, resource, sub);
                         }
                     }
                 }
@@ -32,35 +47,42 @@ impl Index {
         }
     }
 
-    fn add(&mut self, policy: usize, group: &str, resource: &str, sub: &str) {
-        let policies = self.policies.entry(key(group, resource, sub)).or_default();
-        if policies.last() != Some(&policy) {
-            policies.push(policy);
+    fn add(&mut self, policy: usize, operations: &[Operation], group: &str, resource: &str, sub: &str) {
+        let place = self.groups.entry(group).entry(resource).entry(sub);
+        for operation in operations {
+            if let Some(policies) = place.policies.get_mut(*operation as usize)
+                && policies.last() != Some(&policy)
+            {
+                policies.push(policy);
+            }
         }
     }
 
     /// The policies that may match, in ascending order.
     pub(crate) fn candidates(&self, request: &Request) -> Vec<usize> {
         let mut found = Vec::new();
-        if self.policies.is_empty() {
-            return found;
-        }
-        self.collect(&request.resource, &request.sub_resource, &mut found);
+        self.collect(request, &request.resource, &request.sub_resource, &mut found);
         if let Some(resource) = &request.request_resource
             && (*resource != request.resource || request.request_sub_resource != request.sub_resource)
         {
-            self.collect(resource, &request.request_sub_resource, &mut found);
+            self.collect(request, resource, &request.request_sub_resource, &mut found);
         }
         found.sort_unstable();
         found.dedup();
         found
     }
 
-    fn collect(&self, resource: &GroupVersionResource, sub_resource: &str, found: &mut Vec<usize>) {
-        for group in [resource.group.as_str(), "*"] {
-            for name in [resource.resource.as_str(), "*"] {
-                for sub in [sub_resource, "*"] {
-                    if let Some(policies) = self.policies.get(&key(group, name, sub)) {
+    fn collect(
+        &self,
+        request: &Request,
+        resource: &GroupVersionResource,
+        sub_resource: &str,
+        found: &mut Vec<usize>,
+    ) {
+        for group in self.groups.under(&resource.group) {
+            for name in group.under(&resource.resource) {
+                for operations in name.under(sub_resource) {
+                    if let Some(policies) = operations.policies.get(request.operation as usize) {
                         found.extend_from_slice(policies);
                     }
                 }
@@ -69,8 +91,25 @@ impl Index {
     }
 }
 
-fn key(group: &str, resource: &str, sub_resource: &str) -> String {
-    [group, resource, sub_resource].join("\0")
+impl<T> Default for Names<T> {
+    fn default() -> Self {
+        Self { named: HashMap::new(), any: None }
+    }
+}
+
+impl<T: Default> Names<T> {
+    fn entry(&mut self, name: &str) -> &mut T {
+        if name == "*" {
+            self.any.get_or_insert_default()
+        } else {
+            self.named.entry(name.to_owned()).or_default()
+        }
+    }
+
+    fn under(&self, name: &str) -> impl Iterator<Item = &T> {
+        let named = if self.named.is_empty() { None } else { self.named.get(name) };
+        named.into_iter().chain(self.any.as_deref())
+    }
 }
 
 #[cfg(test)]
@@ -79,7 +118,7 @@ mod tests {
 
     use super::Index;
     use crate::matcher::Matcher;
-    use crate::request::{GroupVersionResource, Request};
+    use crate::request::{GroupVersionResource, Operation, Request};
     use crate::schema::Schemas;
 
     #[test]
@@ -96,7 +135,8 @@ mod tests {
             let matcher = Matcher::compile(&constraints, &[OperationType::Create]).unwrap();
             index.insert(policy, &matcher, &Schemas::default());
         }
-        let request = |resource: &str, sub_resource: &str| Request {
+        let request = |operation, resource: &str, sub_resource: &str| Request {
+            operation,
             resource: GroupVersionResource {
                 group: "apps".to_owned(),
                 version: "v1".to_owned(),
@@ -105,8 +145,12 @@ mod tests {
             sub_resource: sub_resource.to_owned(),
             ..Request::default()
         };
-        assert_eq!(index.candidates(&request("resource7", "")), [7]);
-        assert!(index.candidates(&request("pods", "")).is_empty());
-        assert_eq!(index.candidates(&request("pods", "scale")).len(), 1000);
+        let create = Operation::Create;
+        assert_eq!(index.candidates(&request(create, "resource7", "")), [7]);
+        assert!(index.candidates(&request(create, "pods", "")).is_empty());
+        assert_eq!(index.candidates(&request(create, "pods", "scale")).len(), 1000);
+        for operation in Operation::ALL.into_iter().filter(|operation| *operation != create) {
+            assert!(index.candidates(&request(operation, "resource7", "")).is_empty(), "{operation:?}");
+        }
     }
 }

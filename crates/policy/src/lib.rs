@@ -21,6 +21,7 @@
 mod admission_policy;
 mod annotation;
 mod apply;
+mod authorization;
 mod binding;
 mod condition;
 mod configuration;
@@ -35,6 +36,7 @@ mod family;
 mod findings;
 mod index;
 mod instant;
+mod labels;
 mod library_patch;
 mod matcher;
 mod measure;
@@ -54,11 +56,15 @@ mod set;
 mod template;
 mod validation;
 
+pub use authorization::Unconnected;
 pub use error::DefinitionError;
 pub use mutation::{MutationSet, Mutations};
 pub use namespaces::Namespaces;
-pub use objects::Objects;
+pub use objects::{ObjectProblem, Objects};
 pub use outcome::{Cause, Outcome, PolicyResult, PolicyState, PolicyStatus, ResultKind, Status};
 pub use request::{GroupVersionKind, GroupVersionResource, Operation, Request, Review, UserInfo};
 pub use sallyport_api::FailurePolicy;
+pub use sallyport_cel::{
+    Attributes, Authorizer, AuthorizerRule, AuthorizerTable, Decision, Resource, Target, User,
+};
 pub use validation::{ValidationSet, Validations};

@@ -5,6 +5,7 @@
 //! writes null, a `test` without value passes on a missing member, and the root can only be replaced. People
 //! rely on it, so those policies get the same here, in the same words. Our own kinds keep to the RFC (`patch`).
 
+use sallyport_cel::EvalError;
 use serde_json::{Map, Number, Value};
 
 use crate::error::PolicyError;
@@ -38,7 +39,10 @@ pub(crate) fn operations(
     expression: &Expression,
     value: &sallyport_cel::Value<'_>,
 ) -> Result<(Vec<Operation>, usize), PolicyError> {
-    let json = expression.to_json(value)?;
+    let json = value.to_json().map_err(|error| match error {
+        EvalError::NotJson(found) => PolicyError::NotJson(found.rsplit('.').next().unwrap_or(found)),
+        other => PolicyError::Evaluation(expression.what().to_owned(), other),
+    })?;
     let bytes = Measure::of(&json).bytes;
     let Value::Array(items) = json else {
         return Err(expression.mistyped("a list of JSONPatch", value));

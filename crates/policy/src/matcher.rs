@@ -2,8 +2,8 @@
 
 use sallyport_api::{MatchConstraints, MatchPolicy, OperationType, ResourceRule, ResourceScope};
 
-use crate::documents::Documents;
 use crate::error::{DefinitionError, PolicyError};
+use crate::labels::Labels;
 use crate::request::{GroupVersionKind, GroupVersionResource, Operation, Request};
 use crate::schema::{Schema, Schemas, Served};
 use crate::selector::Selector;
@@ -33,7 +33,9 @@ pub(crate) struct Matcher {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Rule {
     pub(crate) groups: Vec<String>,
+    any_group: bool,
     versions: Vec<String>,
+    any_version: bool,
     operations: Vec<OperationType>,
     /// Resource and subresource; the latter empty if none.
     pub(crate) resources: Vec<(String, String)>,
@@ -97,8 +99,10 @@ impl Matcher {
     }
 
     /// Whether the selectors match.
-    pub(crate) fn matches_selectors(&self, documents: &Documents<'_>) -> Result<bool, PolicyError> {
-        Ok(self.matches_namespace(documents)? && self.matches_object(documents)?)
+    pub(crate) fn matches_selectors(&self, labels: &Labels<'_, '_>) -> Result<bool, PolicyError> {
+        let (namespace, object) = (&self.namespace_selector, &self.object_selector);
+        Ok((namespace.is_empty() || labels.match_namespace(namespace)?)
+            && (object.is_empty() || labels.match_object(object)?))
     }
 
     fn matching<'m>(
@@ -107,6 +111,9 @@ impl Matcher {
         request: &'m Request,
         schemas: &'m Schemas,
     ) -> Option<Matching<'m>> {
+        if rules.is_empty() {
+            return None;
+        }
         let any = |resource: &GroupVersionResource, sub: &str| {
             rules.iter().any(|rule| rule.matches(request, resource, sub))
         };
@@ -122,7 +129,7 @@ impl Matcher {
         if asked != handed_over && any(asked.0, asked.1) {
             return Some(Matching::As(asked.0, request.request_kind.as_ref().unwrap_or(&request.kind)));
         }
-        if !equivalent || rules.is_empty() {
+        if !equivalent {
             return None;
         }
         let (resource, sub) = handed_over;
@@ -135,42 +142,6 @@ impl Matcher {
             .iter()
             .find(|served| any(&served.resource, &served.sub_resource))
             .map(|Served { resource, kind, .. }| Matching::As(resource, kind))
-    }
-
-    fn matches_namespace(&self, documents: &Documents<'_>) -> Result<bool, PolicyError> {
-        let selector = &self.namespace_selector;
-        if selector.is_empty() {
-            return Ok(true);
-        }
-        let request = documents.review.request;
-        if request.is_namespace() {
-            let own = match documents.object()? {
-                Some(object) => Some(object),
-                None => documents.old_object()?,
-            };
-            return match own {
-                Some(namespace) => Ok(selector.matches_object(namespace)),
-                None => Ok(selector.matches_object(documents.namespace(&request.name)?)),
-            };
-        }
-        if request.namespace.is_empty() {
-            return Ok(true);
-        }
-        match documents.namespace(&request.namespace) {
-            Ok(namespace) => Ok(selector.matches_object(namespace)),
-            Err(unknown) => selector.matches_name(&request.namespace).ok_or(unknown),
-        }
-    }
-
-    fn matches_object(&self, documents: &Documents<'_>) -> Result<bool, PolicyError> {
-        let selector = &self.object_selector;
-        if selector.is_empty() {
-            return Ok(true);
-        }
-        if documents.object()?.is_some_and(|object| selector.matches_object(object)) {
-            return Ok(true);
-        }
-        Ok(documents.old_object()?.is_some_and(|object| selector.matches_object(object)))
     }
 }
 
@@ -202,7 +173,9 @@ impl Rule {
             .collect();
         Ok(Self {
             groups: rule.api_groups.clone(),
+            any_group: rule.api_groups.iter().any(|group| group == "*"),
             versions: rule.api_versions.clone(),
+            any_version: rule.api_versions.iter().any(|version| version == "*"),
             operations: if rule.operations.is_empty() {
                 operations.to_vec()
             } else {
@@ -215,12 +188,18 @@ impl Rule {
     }
 
     fn matches(&self, request: &Request, resource: &GroupVersionResource, sub_resource: &str) -> bool {
-        listed(&self.groups, &resource.group)
-            && listed(&self.versions, &resource.version)
+        self.matches_request(request)
+            && (self.any_group || self.groups.contains(&resource.group))
+            && (self.any_version || self.versions.contains(&resource.version))
             && self.resources.iter().any(|(name, sub)| {
-                (name == "*" || *name == resource.resource) && (sub == "*" || sub == sub_resource)
+                (*name == resource.resource || name == "*") && (sub == sub_resource || sub == "*")
             })
-            && self.matches_request(request)
+    }
+
+    /// The operations that it covers.
+    pub(crate) fn operations(&self) -> impl Iterator<Item = Operation> + '_ {
+        let covered = |operation: &Operation| self.operations.iter().any(|own| covers(*own, *operation));
+        Operation::ALL.into_iter().filter(covered)
     }
 
     /// The schemas of the kinds that the rule names.
@@ -251,10 +230,6 @@ impl Rule {
             ResourceScope::Cluster => !namespaced,
         }
     }
-}
-
-fn listed(list: &[String], item: &str) -> bool {
-    list.iter().any(|entry| entry == "*" || entry == item)
 }
 
 fn covers(rule: OperationType, operation: Operation) -> bool {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use sallyport_api::{
     FailurePolicy, MatchConstraints, MutatingAdmissionPolicy, MutatingAdmissionPolicyBinding, Mutation,
-    MutationPolicy, MutationPolicySpec, OperationType, PatchType, ReinvocationPolicy,
+    MutationPolicy, MutationPolicySpec, OperationType, ParamKind, PatchType, ReinvocationPolicy,
 };
 use sallyport_cel::{Activation, Scope, Type};
 use serde_json::{Map, Value};
@@ -78,6 +78,11 @@ impl MutationSet {
         self.set.statuses()
     }
 
+    /// The objects that they may see.
+    pub fn objects(&self) -> &Objects {
+        self.set.objects()
+    }
+
     /// Runs the policies with the failure policy `door` that match.
     pub fn review(&self, review: &Review<'_>, door: FailurePolicy) -> Outcome {
         let candidates = self.set.candidates(review.request, door);
@@ -114,8 +119,10 @@ impl MutationSource {
 /// One compiled policy.
 #[derive(Debug)]
 pub(crate) struct CompiledMutations {
-    pub(crate) conditions: Conditions,
+    conditions: Conditions,
+    scope: Scope,
     pub(crate) mutations: Vec<CompiledMutation>,
+    pub(crate) param_kind: Option<ParamKind>,
     pub(crate) bindings: Vec<Binding>,
     pub(crate) uses: Uses,
     pub(crate) reinvoked: bool,
@@ -182,7 +189,22 @@ impl Definition for CompiledMutations {
             })
             .collect::<Result<_, _>>()?;
         let reinvoked = spec.reinvocation_policy == ReinvocationPolicy::IfNeeded;
-        Ok(Self { conditions, mutations, bindings, uses, reinvoked })
+        let param_kind = spec.param_kind.clone();
+        Ok(Self { conditions, scope, mutations, param_kind, bindings, uses, reinvoked })
+    }
+
+    fn asks_authorizer(&self) -> bool {
+        self.uses.authorizer()
+    }
+}
+
+impl CompiledMutations {
+    /// Whether the matchConditions are true.
+    pub(crate) fn hold(&self, inputs: &Inputs<'_>) -> Result<bool, PolicyError> {
+        if self.conditions.is_empty() {
+            return Ok(true);
+        }
+        self.conditions.hold(inputs, &mut inputs.activate(&self.scope))
     }
 }
 
@@ -262,7 +284,7 @@ impl CompiledMutation {
         let mut changes = Vec::new();
         let mut room = MAX_BYTES;
         for element in each.elements(&activation)? {
-            inputs.check_time()?;
+            inputs.check_time(&activation)?;
             each.bind(&mut activation, element);
             changes.push(self.change(&activation, &mut room)?);
         }

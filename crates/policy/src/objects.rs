@@ -55,10 +55,27 @@ pub struct Objects {
     namespaces: Arc<Namespaces>,
     /// By apiVersion and kind.
     kinds: HashMap<(String, String), BTreeMap<Name, Document<'static>>>,
-    /// Scopes that `CustomResourceDefinition` objects declare, by group and kind: whether with a namespace.
-    declared: HashMap<(String, String), bool>,
+    /// What `CustomResourceDefinition` objects declare, by group and kind.
+    declared: HashMap<(String, String), Declared>,
     schemas: Schemas,
-    problems: Vec<String>,
+    problems: Vec<ObjectProblem>,
+}
+
+/// An object that cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ObjectProblem {
+    /// Which of the objects that were given, from 0, Namespaces not counted.
+    pub index: usize,
+    /// What is wrong with it; its kind and name are said.
+    pub message: String,
+}
+
+/// A custom kind.
+#[derive(Debug)]
+struct Declared {
+    namespaced: bool,
+    /// Versions in which it is served; none if that is not said.
+    versions: Vec<String>,
 }
 
 /// Namespace, empty where there is none, and name.
@@ -91,7 +108,7 @@ impl Objects {
 
     /// Which definitions of custom kinds could not be used, and why. Objects of such kinds are treated as those
     /// of a kind without a definition.
-    pub fn problems(&self) -> &[String] {
+    pub fn problems(&self) -> &[ObjectProblem] {
         &self.problems
     }
 
@@ -104,12 +121,18 @@ impl Objects {
         &self.namespaces
     }
 
-    /// The objects of a kind; `None` for a kind that nobody has heard of.
+    /// The objects of a kind; `None` for a kind that nobody has heard of: it is not built in, no definition
+    /// declares it in this version, and there are no objects of it.
     pub(crate) fn kind(&self, kind: &ParamKind) -> Option<Kind<'_>> {
         let objects = self.kinds.get(&(kind.api_version.clone(), kind.kind.clone()));
-        let (group, _) = split(&kind.api_version);
-        let custom = group.contains('.') && !group.ends_with(".k8s.io");
-        if custom && objects.is_none() && !self.declared.contains_key(&key(group, &kind.kind)) {
+        let (group, version) = split(&kind.api_version);
+        let known = || match self.declared.get(&key(group, &kind.kind)) {
+            Some(Declared { versions, .. }) => {
+                versions.is_empty() || versions.iter().any(|served| served == version)
+            }
+            None => Schemas::is_built_in(group, version, &kind.kind),
+        };
+        if objects.is_none() && !known() {
             return None;
         }
         let namespaces = (group.is_empty() && kind.kind == "Namespace").then_some(&*self.namespaces);
@@ -119,7 +142,7 @@ impl Objects {
     /// By its definition, for Kubernetes' own kinds by the list, else by how its objects are written.
     fn is_namespaced(&self, group: &str, kind: &str, objects: Option<&BTreeMap<Name, Document<'_>>>) -> bool {
         if let Some(declared) = self.declared.get(&key(group, kind)) {
-            return *declared;
+            return declared.namespaced;
         }
         if !group.contains('.') || group.ends_with(".k8s.io") {
             return !CLUSTER_SCOPED.contains(&(group, kind));
@@ -134,7 +157,13 @@ impl Objects {
             return;
         }
         let names = (text(object, "/spec/group"), text(object, "/spec/names/kind"));
-        self.declared.insert(key(names.0, names.1), text(object, "/spec/scope") == "Namespaced");
+        let versions = object.pointer("/spec/versions").and_then(Value::as_array);
+        let served = versions.into_iter().flatten().filter(|version| version["served"] == true);
+        let declared = Declared {
+            namespaced: text(object, "/spec/scope") == "Namespaced",
+            versions: served.map(|version| text(version, "/name").to_owned()).collect(),
+        };
+        self.declared.insert(key(names.0, names.1), declared);
     }
 
     fn insert(&mut self, object: &Value) {

@@ -116,6 +116,8 @@ pub struct PolicyStatus {
     pub state: PolicyState,
     /// What is wrong; empty for an active policy.
     pub message: String,
+    /// Whether what is in force asks `authorizer` what somebody may do.
+    pub asks_authorizer: bool,
 }
 
 /// Whether a policy is in force as written.
@@ -218,9 +220,10 @@ impl Gathering {
         self.messages.push(message);
     }
 
-    /// A warning; repeated ones are dropped, and so are those beyond the bound.
+    /// A warning, in one line, as it goes into a header; repeated ones are dropped, and so are those beyond the
+    /// bound.
     pub(crate) fn warn(&mut self, text: &str) {
-        let text = shorten(text, MAX_WARNING_BYTES);
+        let text = shorten(&text.replace(char::is_control, " "), MAX_WARNING_BYTES);
         if self.warnings.len() < MAX_WARNINGS && !self.warnings.contains(&text) {
             self.warnings.push(text);
         }

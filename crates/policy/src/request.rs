@@ -3,7 +3,10 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
+use sallyport_cel::Authorizer;
 use serde_json::{Map, Value, json};
+
+use crate::authorization::Unconnected;
 
 /// A kind of object.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
@@ -44,6 +47,9 @@ pub enum Operation {
 }
 
 impl Operation {
+    pub(crate) const ALL: [Self; 5] =
+        [Self::Create, Self::Update, Self::Delete, Self::Connect, Self::Unknown];
+
     /// The operation as Kubernetes spells it; empty for [`Operation::Unknown`].
     pub fn as_str(self) -> &'static str {
         match self {
@@ -109,6 +115,15 @@ pub struct Review<'a> {
     pub old_object: &'a [u8],
     /// The options of the operation; absent on CONNECT.
     pub options: &'a [u8],
+    /// Who answers what policies ask of `authorizer`.
+    pub authorizer: &'a dyn Authorizer,
+}
+
+impl<'a> Review<'a> {
+    /// A review of no objects, in which nobody answers what policies ask of `authorizer`.
+    pub fn of(request: &'a Request) -> Self {
+        Self { request, object: b"", old_object: b"", options: b"", authorizer: &Unconnected }
+    }
 }
 
 impl Request {
@@ -135,8 +150,9 @@ impl Request {
         self.resource.group.is_empty() && self.resource.resource == "namespaces"
     }
 
-    /// `request` as expressions see it. Empty fields are present, so that comparing them needs no `has()`.
-    pub(crate) fn document(&self, options: Value) -> Value {
+    /// `request` as expressions see it: with empty fields, so that comparing them needs no `has()`, or without those
+    /// that the API server leaves out.
+    pub(crate) fn document(&self, options: Value, with_empty: bool) -> Value {
         let extra: Map<String, Value> =
             self.user_info.extra.iter().map(|(key, values)| (key.clone(), json!(values))).collect();
         let mut document = json!({
@@ -160,6 +176,12 @@ impl Request {
         });
         if let Some(fields) = document.as_object_mut() {
             fields.insert("options".to_owned(), options);
+            if !with_empty {
+                fields.retain(|_, value| !is_empty(value));
+                if let Some(Value::Object(user)) = fields.get_mut("userInfo") {
+                    user.retain(|_, value| !is_empty(value));
+                }
+            }
         }
         document
     }
@@ -186,5 +208,15 @@ impl GroupVersionKind {
 impl GroupVersionResource {
     fn document(&self) -> Value {
         json!({"group": self.group, "version": self.version, "resource": self.resource})
+    }
+}
+
+/// Whether the API server leaves a field out because of its value.
+fn is_empty(value: &Value) -> bool {
+    match value {
+        Value::String(text) => text.is_empty(),
+        Value::Array(items) => items.is_empty(),
+        Value::Object(fields) => fields.is_empty(),
+        Value::Null | Value::Bool(_) | Value::Number(_) => false,
     }
 }

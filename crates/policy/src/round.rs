@@ -8,13 +8,13 @@ use sallyport_document::Node;
 use serde_json::Value;
 
 use crate::apply::apply_configuration;
-use crate::binding::Binding;
+use crate::binding::{self, Binding};
 use crate::current::Current;
 use crate::decoding;
 use crate::diff::{MAX_PATCH_BYTES, diff};
 use crate::documents::{Documents, set_api_version};
 use crate::error::PolicyError;
-use crate::expression::{Expression, Inputs};
+use crate::expression::{Expression, Inputs, Patience};
 use crate::family::{self, Family};
 use crate::library_patch;
 use crate::merge::merge;
@@ -23,7 +23,7 @@ use crate::outcome::{Gathering, Outcome, PolicyResult, ResultKind};
 use crate::patch;
 use crate::request::Request;
 use crate::safety;
-use crate::set::{Match, Set};
+use crate::set::{Candidate, Match, Set};
 
 /// One review's way through the policies.
 pub(crate) struct Run<'r> {
@@ -75,26 +75,24 @@ impl<'r> Run<'r> {
         }
     }
 
-    pub(crate) fn all(mut self, candidates: &[usize]) -> Outcome {
+    pub(crate) fn all(mut self, candidates: &[Candidate<'_>]) -> Outcome {
         let mut again = Vec::new();
-        for candidate in candidates {
-            let started = Instant::now();
-            let Some(Match { index, name, family, request, policy }) =
-                self.set.select(*candidate, self.documents)
-            else {
-                continue;
-            };
+        let mut started = Instant::now();
+        for Match { index, name, family, request, policy } in self.set.select(candidates, self.documents) {
             // The API server's own go on, so that all of their errors are causes.
             if self.gathering.refused() && family == Family::Sallyport {
                 continue;
             }
             let place = self.gathering.results.len();
             let result = match policy {
-                Ok(policy) => self.policy(name, family, policy, request.as_ref(), place, &mut again),
+                Ok(policy) => self.policy(name, family, policy, request.as_deref(), place, &mut again),
                 Err(error) => Some(self.misconfigured(name, family, None, &error)),
             };
             let Some(result) = result else { continue };
-            self.gathering.results.push(PolicyResult { policy: index, result, duration: started.elapsed() });
+            // The end of one is the beginning of the next.
+            let ended = Instant::now();
+            let duration = ended.duration_since(std::mem::replace(&mut started, ended));
+            self.gathering.results.push(PolicyResult { policy: index, result, duration });
             if self.gathering.refused() && !self.gathering.denied() {
                 return self.gathering.finish(None);
             }
@@ -136,6 +134,11 @@ impl<'r> Run<'r> {
         place: usize,
         again: &mut Vec<Again<'r>>,
     ) -> Option<ResultKind> {
+        let unknown =
+            policy.param_kind.as_ref().and_then(|kind| binding::known(kind, self.set.objects()).err());
+        if let Some(error) = unknown {
+            return Some(self.misconfigured(name, family, None, &error.into()));
+        }
         let mut verdict = None;
         for binding in &policy.bindings {
             let params = match binding.select(self.documents, self.set.objects()) {
@@ -147,7 +150,7 @@ impl<'r> Run<'r> {
                 }
             };
             verdict = verdict.or(Some(ResultKind::Skipped));
-            for params in params {
+            for params in params.iter().copied() {
                 if self.gathering.refused() && !self.gathering.denied() {
                     return verdict;
                 }
@@ -253,10 +256,11 @@ impl<'r> Run<'r> {
         documents: &Documents<'_>,
     ) -> Result<ResultKind, PolicyError> {
         let Invocation { policy, name, family, params, .. } = invocation;
-        let received = Inputs::fetch(documents, policy.uses)?.with_params(params);
+        let patience = Patience::default();
+        let received = Inputs::fetch(documents, policy.uses, family, &patience)?.with_params(params);
         let Some(original) = documents.object()? else { return Ok(ResultKind::Unchanged) };
         let inputs = received.with_object(self.current.node()?.unwrap_or(original));
-        if !policy.conditions.hold(&inputs)? {
+        if !policy.hold(&inputs)? {
             return Ok(ResultKind::Skipped);
         }
         // A refused request needs nothing taken back.

@@ -17,10 +17,11 @@ use serde_json::Value;
 
 pub(crate) use self::types::{Key, List, Map, Relation, Scalar, Schema};
 use self::types::{Type, TypeId, Types};
+use crate::objects::ObjectProblem;
 use crate::request::{GroupVersionKind, GroupVersionResource};
 
 /// The kinds that are known: those of Kubernetes, and the custom ones whose definitions were given.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, PartialEq)]
 pub(crate) struct Schemas {
     custom: HashMap<GroupVersionKind, Custom>,
     /// All versions of a custom resource, by group, resource and subresource.
@@ -30,7 +31,7 @@ pub(crate) struct Schemas {
 }
 
 /// A version of a custom kind.
-#[derive(Debug)]
+#[derive(Debug, PartialEq)]
 struct Custom {
     types: Types,
     root: TypeId,
@@ -69,16 +70,16 @@ static BUILT_IN: LazyLock<BuiltIn> =
 
 impl Schemas {
     /// The built-in kinds, and those of the given `CustomResourceDefinition` objects. What is not such an object
-    /// is passed over. The texts say which definitions could not be used, and why; of several definitions of a
-    /// kind the first counts.
-    pub(crate) fn with_definitions(definitions: &[Value]) -> (Self, Vec<String>) {
+    /// is passed over. The problems are the definitions that could not be used; of several definitions of a kind
+    /// the first counts.
+    pub(crate) fn with_definitions(definitions: &[Value]) -> (Self, Vec<ObjectProblem>) {
         let mut schemas = Self::default();
         let mut problems = Vec::new();
-        for object in definitions {
+        for (index, object) in definitions.iter().enumerate() {
             match definition::read(object) {
                 Ok(Some(definition)) => schemas.add(definition),
                 Ok(None) => {}
-                Err(problem) => problems.push(problem),
+                Err(message) => problems.push(ObjectProblem { index, message }),
             }
         }
         (schemas, problems)
@@ -107,6 +108,15 @@ impl Schemas {
         }
         let custom = self.custom.get(kind)?;
         Some(KindSchema { schema: Schema::new(&custom.types, custom.root), typed: false })
+    }
+
+    /// Whether Kubernetes itself has the kind.
+    pub(crate) fn is_built_in(group: &str, version: &str, kind: &str) -> bool {
+        BUILT_IN.kinds.contains_key(&GroupVersionKind {
+            group: group.to_owned(),
+            version: version.to_owned(),
+            kind: kind.to_owned(),
+        })
     }
 
     /// The schema of a kind, or what is true of nearly all kinds.
@@ -189,7 +199,7 @@ fn other(types: &mut Types, metadata: Option<TypeId>) -> TypeId {
     let conditions = List { items: any, relation: Relation::Map(vec![key]) };
     let conditions = types.add(Type { list: Some(conditions), ..Type::default() });
     let open = |fields: Vec<(Box<str>, TypeId)>| Type {
-        map: Some(Map { fields, others: Some(any), atomic: false }),
+        map: Some(Map { fields, others: Some(any), ..Map::default() }),
         ..Type::default()
     };
     let status = types.add(open(vec![("conditions".into(), conditions)]));

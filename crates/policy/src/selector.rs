@@ -3,6 +3,7 @@
 use sallyport_api::{LabelSelector, LabelSelectorOperator};
 use sallyport_document::{Node, Object};
 
+use crate::annotation;
 use crate::error::DefinitionError;
 use crate::namespaces::NAME_LABEL;
 
@@ -49,6 +50,20 @@ impl Selector {
                 values: expression.values.clone(),
             });
         }
+        for Requirement { key, values, .. } in &requirements {
+            let is_wrong = |value: &&String| !annotation::is_label_value(value);
+            let wrong = if annotation::is_qualified_name(key) {
+                values.iter().find(is_wrong).map(|value| ("value", value))
+            } else {
+                Some(("key", key))
+            };
+            if let Some((what, text)) = wrong {
+                return Err(DefinitionError::field(
+                    field,
+                    format!("{text:?} cannot be the {what} of a label"),
+                ));
+            }
+        }
         Ok(Self { requirements })
     }
 
@@ -75,7 +90,8 @@ impl Selector {
         (!open).then_some(true)
     }
 
-    fn matches(&self, labels: Option<Object<'_>>) -> bool {
+    /// Whether these labels match.
+    pub(crate) fn matches(&self, labels: Option<Object<'_>>) -> bool {
         self.requirements.iter().all(|requirement| {
             let label = labels.and_then(|labels| labels.get(&requirement.key)).and_then(Node::as_str);
             requirement.holds(label)

@@ -9,6 +9,7 @@ use crate::documents::Documents;
 use crate::error::{DefinitionError, PolicyError};
 use crate::family::Family;
 use crate::index::Index;
+use crate::labels::Labels;
 use crate::matcher::{Matcher, Matching};
 use crate::objects::Objects;
 use crate::outcome::{PolicyState, PolicyStatus};
@@ -28,6 +29,8 @@ pub(crate) trait Definition: Sized {
     fn constraints(spec: &Self::Spec) -> &MatchConstraints;
     fn failure_policy(spec: &Self::Spec) -> FailurePolicy;
     fn compile(spec: &Self::Spec, matcher: &Matcher, schemas: &Schemas) -> Result<Self, DefinitionError>;
+    /// Whether an expression asks what somebody may do.
+    fn asks_authorizer(&self) -> bool;
 }
 
 /// A policy that is in force.
@@ -52,8 +55,17 @@ pub(crate) struct Set<D: Definition> {
     entries: Vec<Entry<D>>,
     families: Vec<Family>,
     statuses: Vec<PolicyStatus>,
-    index: Index,
+    /// Those under the failure policy `Fail`.
+    failing: Index,
+    /// Those under `Ignore`.
+    ignoring: Index,
     objects: Arc<Objects>,
+}
+
+/// A policy whose rules match a request.
+pub(crate) struct Candidate<'m> {
+    index: usize,
+    matching: Matching<'m>,
 }
 
 /// A policy that matches a request.
@@ -64,14 +76,15 @@ pub(crate) struct Match<'s, D> {
     pub(crate) name: &'s str,
     pub(crate) family: Family,
     /// The request in the version that the policy is for, where that is not the one in which the object is.
-    pub(crate) request: Option<Request>,
+    pub(crate) request: Option<Box<Request>>,
     /// The policy, or why it cannot be evaluated.
     pub(crate) policy: Result<&'s D, PolicyError>,
 }
 
 impl<D: Definition> Set<D> {
-    /// Compiles policies given by name and spec. A policy whose spec did not change is taken from `previous`;
-    /// one that does not compile stays in force there, if it was.
+    /// Compiles policies given by name and spec. A policy whose spec did not change is taken from `previous`,
+    /// unless the custom kinds that it may be about are others; one that does not compile stays in force as it
+    /// is there, if it was.
     pub(crate) fn compile(
         policies: impl IntoIterator<Item = (Option<String>, D::Spec)>,
         objects: Arc<Objects>,
@@ -87,9 +100,11 @@ impl<D: Definition> Set<D> {
             entries: Vec::new(),
             families: Vec::new(),
             statuses: Vec::new(),
-            index: Index::default(),
+            failing: Index::default(),
+            ignoring: Index::default(),
             objects,
         };
+        let same_kinds = previous.is_some_and(|previous| previous.schemas() == set.schemas());
         let mut seen = HashSet::new();
         for (name, spec) in policies {
             let family = D::family(&spec);
@@ -101,7 +116,7 @@ impl<D: Definition> Set<D> {
             let name = name.unwrap_or_default();
             let last = good.get(&(name.as_str(), family)).filter(|_| wrong.is_none());
             let last = last.map(|good| Arc::clone(good));
-            set.add(name, spec, wrong, last);
+            set.add(name, spec, wrong, last, same_kinds);
         }
         set
     }
@@ -120,26 +135,45 @@ impl<D: Definition> Set<D> {
     }
 
     /// The policies at `door` whose rules match, in the order of their names.
-    pub(crate) fn candidates(&self, request: &Request, door: FailurePolicy) -> Vec<usize> {
-        let mut candidates = self.index.candidates(request);
-        candidates.retain(|index| {
-            self.statuses.get(*index).is_some_and(|status| status.failure_policy == door)
-                && self.matcher(*index).is_some_and(|it| it.matches_rules(request, self.schemas()).is_some())
-        });
-        candidates
+    pub(crate) fn candidates<'m>(&'m self, request: &'m Request, door: FailurePolicy) -> Vec<Candidate<'m>> {
+        let index = match door {
+            FailurePolicy::Fail => &self.failing,
+            FailurePolicy::Ignore => &self.ignoring,
+        };
+        let candidates = index.candidates(request).into_iter();
+        let matching = |index| {
+            let matching = self.matcher(index)?.matches_rules(request, self.schemas())?;
+            Some(Candidate { index, matching })
+        };
+        candidates.filter_map(matching).collect()
     }
 
-    /// The candidate with this index if its selectors match too, or if that cannot be told.
-    pub(crate) fn select(&self, index: usize, documents: &Documents<'_>) -> Option<Match<'_, D>> {
+    /// The candidates whose selectors match too, or for which that cannot be told.
+    pub(crate) fn select(
+        &self,
+        candidates: &[Candidate<'_>],
+        documents: &Documents<'_>,
+    ) -> Vec<Match<'_, D>> {
+        let labels = Labels::new(documents);
+        let matched = |candidate| self.matched(candidate, documents, &labels);
+        candidates.iter().filter_map(matched).collect()
+    }
+
+    fn matched(
+        &self,
+        candidate: &Candidate<'_>,
+        documents: &Documents<'_>,
+        labels: &Labels<'_, '_>,
+    ) -> Option<Match<'_, D>> {
+        let index = candidate.index;
         let (entry, status) = (self.entries.get(index)?, self.statuses.get(index)?);
-        let matcher = self.matcher(index)?;
-        let policy = match (matcher.matches_selectors(documents), entry) {
+        let policy = match (entry.matcher()?.matches_selectors(labels), entry) {
             (Ok(false), _) => return None,
             (Err(error), _) => Err(error),
             (Ok(true), Entry::Good(good)) => Ok(&good.policy),
             (Ok(true), Entry::Broken(_)) => Err(PolicyError::Broken(status.message.clone())),
         };
-        let (request, policy) = match self.converted(matcher, documents) {
+        let (request, policy) = match self.converted(candidate.matching, documents) {
             Ok(request) => (request, policy),
             Err(error) => (None, policy.and(Err(error))),
         };
@@ -149,23 +183,22 @@ impl<D: Definition> Set<D> {
     /// The request in the version that a policy's rules name, if the object is not in that one.
     fn converted(
         &self,
-        matcher: &Matcher,
+        matching: Matching<'_>,
         documents: &Documents<'_>,
-    ) -> Result<Option<Request>, PolicyError> {
+    ) -> Result<Option<Box<Request>>, PolicyError> {
         let request = documents.review.request;
-        let found = matcher.matches_rules(request, self.schemas());
-        let wanted: Option<&GroupVersionKind> = match found {
-            None | Some(Matching::Own) => return Ok(None),
-            Some(Matching::As(_, kind)) => Some(kind),
-            Some(Matching::Unknown) => None,
+        let wanted: Option<&GroupVersionKind> = match matching {
+            Matching::Own => return Ok(None),
+            Matching::As(_, kind) => Some(kind),
+            Matching::Unknown => None,
         };
         let nothing = documents.review.object.is_empty() && documents.review.old_object.is_empty();
         let same = |kind: &GroupVersionKind| {
             *kind == request.kind || nothing || self.schemas().differ_in_version_only(&request.kind, kind)
         };
-        match found {
-            Some(Matching::As(resource, kind)) if same(kind) => {
-                Ok(Some(request.converted(resource.clone(), kind.clone())))
+        match matching {
+            Matching::As(resource, kind) if same(kind) => {
+                Ok(Some(Box::new(request.converted(resource.clone(), kind.clone()))))
             }
             _ => Err(PolicyError::Version {
                 present: request.kind.to_string(),
@@ -180,12 +213,13 @@ impl<D: Definition> Set<D> {
         spec: D::Spec,
         wrong: Option<DefinitionError>,
         last: Option<Arc<Good<D>>>,
+        same_kinds: bool,
     ) {
         let written = D::failure_policy(&spec);
         let (family, unbound) = (D::family(&spec), D::is_unbound(&spec));
         let matcher = Matcher::compile(D::constraints(&spec), D::OPERATIONS);
         let compiled = match (wrong, last) {
-            (None, Some(last)) if last.spec == spec => Ok(last),
+            (None, Some(last)) if same_kinds && last.spec == spec => Ok(last),
             (None, last) => build(spec, &matcher, self.schemas()).map_err(|error| (error, last)),
             (Some(error), last) => Err((error, last)),
         };
@@ -204,10 +238,12 @@ impl<D: Definition> Set<D> {
             }
         };
         let index = self.entries.len();
+        let asks_authorizer = matches!(&entry, Entry::Good(good) if good.policy.asks_authorizer());
         self.entries.push(entry);
         self.families.push(family);
-        self.statuses.push(PolicyStatus { name, failure_policy, state, message });
-        let Self { entries, index: by_resource, objects, .. } = self;
+        self.statuses.push(PolicyStatus { name, failure_policy, state, message, asks_authorizer });
+        let Self { entries, failing, ignoring, objects, .. } = self;
+        let by_resource = if failure_policy == FailurePolicy::Fail { failing } else { ignoring };
         if let Some(matcher) = entries.last().and_then(Entry::matcher).filter(|_| !unbound) {
             by_resource.insert(index, matcher, objects.schemas());
         }

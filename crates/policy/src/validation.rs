@@ -4,8 +4,9 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use sallyport_api::{
-    AuditAnnotation, FailurePolicy, MatchConstraints, OperationType, Reason, ValidatingAdmissionPolicy,
-    ValidatingAdmissionPolicyBinding, Validation, ValidationAction, ValidationPolicy, ValidationPolicySpec,
+    AuditAnnotation, FailurePolicy, MatchConstraints, OperationType, ParamKind, Reason,
+    ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding, Validation, ValidationAction,
+    ValidationPolicy, ValidationPolicySpec,
 };
 use sallyport_cel::{Activation, Budget, Scope, Type};
 use sallyport_document::Node;
@@ -16,7 +17,7 @@ use crate::binding::{self, Binding, BindingSource};
 use crate::condition::Conditions;
 use crate::documents::Documents;
 use crate::error::{DefinitionError, PolicyError};
-use crate::expression::{Expression, Inputs, Loop, Purpose, Uses, scope_with};
+use crate::expression::{Expression, Inputs, Loop, Patience, Purpose, Uses, scope_with};
 use crate::family::Family;
 use crate::findings::{Failure, Findings, Report};
 use crate::matcher::Matcher;
@@ -80,6 +81,11 @@ impl ValidationSet {
         self.set.statuses()
     }
 
+    /// The objects that they may see.
+    pub fn objects(&self) -> &Objects {
+        self.set.objects()
+    }
+
     /// Evaluates the policies with the failure policy `door` that match.
     pub fn review(&self, review: &Review<'_>, door: FailurePolicy) -> Outcome {
         let mut gathering = Gathering::default();
@@ -91,12 +97,10 @@ impl ValidationSet {
         if matches!(safety::is_mirror_pod(&documents), Ok(true)) {
             return gathering.finish(None);
         }
-        for candidate in candidates {
-            let started = Instant::now();
-            let Some(Match { index, name, family, request, policy }) = self.set.select(candidate, &documents)
-            else {
-                continue;
-            };
+        let matches = self.set.select(&candidates, &documents);
+        gathering.results.reserve_exact(matches.len());
+        let mut started = Instant::now();
+        for Match { index, name, family, request, policy } in matches {
             let mut report = Report { name, family, door, gathering: &mut gathering };
             let objects = self.set.objects();
             let result = match (policy, &request) {
@@ -106,8 +110,11 @@ impl ValidationSet {
                 }
                 (Err(error), _) => Some(report.misconfigured(None, &error)),
             };
+            // The end of one is the beginning of the next.
+            let ended = Instant::now();
+            let duration = ended.duration_since(std::mem::replace(&mut started, ended));
             if let Some(result) = result {
-                gathering.results.push(PolicyResult { policy: index, result, duration: started.elapsed() });
+                gathering.results.push(PolicyResult { policy: index, result, duration });
             }
         }
         gathering.finish(None)
@@ -137,10 +144,12 @@ impl ValidationSource {
 /// One compiled policy.
 #[derive(Debug)]
 pub(crate) struct CompiledValidations {
+    family: Family,
     conditions: Conditions,
     scope: Scope,
     validations: Vec<CompiledValidation>,
     annotations: Vec<(String, Expression)>,
+    param_kind: Option<ParamKind>,
     bindings: Vec<Binding>,
     uses: Uses,
 }
@@ -200,7 +209,13 @@ impl Definition for CompiledValidations {
             })
             .collect::<Result<_, _>>()?;
         let annotations = annotations(&spec.audit_annotations, &scope, *family, &mut uses)?;
-        Ok(Self { conditions, scope, validations, annotations, bindings, uses })
+        let param_kind = spec.param_kind.clone();
+        let family = *family;
+        Ok(Self { family, conditions, scope, validations, annotations, param_kind, bindings, uses })
+    }
+
+    fn asks_authorizer(&self) -> bool {
+        self.uses.authorizer()
     }
 }
 
@@ -224,16 +239,18 @@ fn annotations(
     uses: &mut Uses,
 ) -> Result<Vec<(String, Expression)>, DefinitionError> {
     let (reserved, longest) = match family {
-        Family::Sallyport => (annotation::VIOLATIONS, annotation::MAX_SUFFIX),
-        Family::Kubernetes => (annotation::VALIDATION_FAILURE, annotation::MAX_KEY),
+        Family::Sallyport => (Some(annotation::VIOLATIONS), annotation::MAX_SUFFIX),
+        Family::Kubernetes => (None, annotation::MAX_KEY),
     };
     let mut compiled: Vec<(String, Expression)> = Vec::with_capacity(annotations.len());
     for (index, annotation) in annotations.iter().enumerate() {
         let field = format!("auditAnnotations[{index}]");
-        let taken = annotation.key == reserved || compiled.iter().any(|(key, _)| *key == annotation.key);
+        let taken = reserved == Some(annotation.key.as_str())
+            || compiled.iter().any(|(key, _)| *key == annotation.key);
         if !annotation::is_name_part(&annotation.key) || annotation.key.len() > longest || taken {
+            let reserved = reserved.map(|key| format!("not {key:?}, ")).unwrap_or_default();
             let problem = format!(
-                "{:?} must be unique, not {reserved:?}, at most {longest} letters, digits, '-', '_' and '.', with a \
+                "{:?} must be unique, {reserved}at most {longest} letters, digits, '-', '_' and '.', with a \
                  letter or digit at both ends",
                 annotation.key
             );
@@ -268,15 +285,22 @@ impl CompiledValidation {
         let what = format!("{field}.expression");
         let expression = Expression::compile_as(&[Type::Bool], what, &validation.expression, scope, uses)?;
         let expression = expression.named_by(family);
+        let mut told = scope.clone();
+        if !family.shows_authorizer_to_messages() {
+            told.hide_authorizer();
+        }
         let mut optional = |name: &str, source: &Option<String>| {
             let source = source.as_ref().filter(|source| !source.trim().is_empty());
             source
                 .map(|source| {
-                    Expression::compile_as(&[Type::String], format!("{field}.{name}"), source, scope, uses)
+                    Expression::compile_as(&[Type::String], format!("{field}.{name}"), source, &told, uses)
                 })
                 .transpose()
         };
         let message_expression = optional("messageExpression", &validation.message_expression)?;
+        // As in the API server, which has no authorizer when it makes messages: they fail.
+        let message_expression = message_expression
+            .filter(|expression| family == Family::Sallyport || !expression.asks_authorizer());
         let field_path = optional("fieldPath", &validation.field_path)?;
         let message = validation.message.as_ref().map(|message| message.trim());
         Ok(Self {
@@ -314,7 +338,7 @@ impl CompiledValidation {
         findings: &mut Findings<'_>,
     ) -> Result<(), PolicyError> {
         for element in each.elements(activation)? {
-            inputs.check_time()?;
+            inputs.check_time(activation)?;
             each.bind(activation, element);
             self.judge(activation, findings)?;
         }
@@ -362,6 +386,9 @@ impl CompiledValidations {
         objects: &Objects,
         report: &mut Report<'_>,
     ) -> Option<ResultKind> {
+        if let Some(Err(error)) = self.param_kind.as_ref().map(|kind| binding::known(kind, objects)) {
+            return Some(report.misconfigured(None, &error.into()));
+        }
         let mut verdict = None;
         let mut annotations: Vec<(&str, Vec<String>)> = Vec::new();
         for binding in &self.bindings {
@@ -374,7 +401,7 @@ impl CompiledValidations {
                 }
             };
             verdict = graver(verdict, ResultKind::Skipped);
-            for params in params {
+            for params in params.iter().copied() {
                 let result = match self.evaluate(documents, params) {
                     Ok(None) => ResultKind::Skipped,
                     Ok(Some(mut findings)) => {
@@ -402,14 +429,16 @@ impl CompiledValidations {
         documents: &Documents<'_>,
         params: Option<Node<'_>>,
     ) -> Result<Option<Findings<'s>>, PolicyError> {
-        let inputs = Inputs::fetch(documents, self.uses)?.with_params(params);
-        if !self.conditions.hold(&inputs)? {
+        let patience = Patience::default();
+        let inputs = Inputs::fetch(documents, self.uses, self.family, &patience)?.with_params(params);
+        let mut activation = inputs.activate(&self.scope);
+        if !self.conditions.hold(&inputs, &mut activation)? {
             return Ok(None);
         }
-        let activation = inputs.activate(&self.scope);
+        activation.set_budget(Budget::POLICY);
         let mut findings = Findings::default();
         for (index, validation) in self.validations.iter().enumerate() {
-            inputs.check_time()?;
+            inputs.check_time(&activation)?;
             findings.index = index;
             if let Err(error) = validation.evaluate(&inputs, &activation, &mut findings) {
                 if error.is_out_of_budget() {
@@ -420,9 +449,13 @@ impl CompiledValidations {
         }
         // Audit annotations have the whole budget for themselves.
         activation.set_budget(Budget::POLICY);
+        // The API server has no authorizer when it makes them.
+        let alone = self.family == Family::Kubernetes && self.uses.authorizer();
+        let bare = alone.then(|| inputs.without_authorizer().activate(&self.scope));
         for (suffix, expression) in &self.annotations {
-            inputs.check_time()?;
-            match annotation_value(expression, &activation) {
+            let activation = bare.as_ref().unwrap_or(&activation);
+            inputs.check_time(activation)?;
+            match annotation_value(expression, activation) {
                 Ok(Some(value)) => findings.annotations.push((suffix, value)),
                 Ok(None) => {}
                 Err(error) => findings.annotation_errors.push(error),

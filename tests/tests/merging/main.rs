@@ -10,9 +10,8 @@ mod versions;
 use std::sync::Arc;
 use std::time::Duration;
 
-use kube::Client;
 use sallyport_policy::{FailurePolicy, MutationSet, Mutations, Objects, Operation, Request, Review};
-use sallyport_testkit::ControlPlane;
+use sallyport_tests::oracle::{IN_FORCE, NAMESPACES, Oracle, cleaned};
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
@@ -20,60 +19,41 @@ use crate::subjects::Subject;
 
 const POLICIES: &str = "/apis/admissionregistration.k8s.io/v1/mutatingadmissionpolicies";
 const BINDINGS: &str = "/apis/admissionregistration.k8s.io/v1/mutatingadmissionpolicybindings";
-/// How long policies may take until they are in force.
-const IN_FORCE: Duration = Duration::from_secs(30);
 
 /// What came of an object: the object, or code and message.
 type Answer = Result<Value, (u16, String)>;
 
 struct World {
-    plane: ControlPlane,
-    client: Client,
+    oracle: Oracle,
 }
 
 impl World {
     /// An API server with the definitions in force, and two namespaces: in `judged` policies apply, in `plain` not.
     async fn start() -> Self {
-        sallyport_tests::install_tls_provider();
-        let plane = ControlPlane::start().await.unwrap();
-        let client = sallyport_tests::release::client(plane.kubeconfig()).await.unwrap();
-        let world = Self { plane, client };
+        let oracle = Oracle::start().await;
         for name in ["judged", "plain"] {
             let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": {"policies": name}}});
-            world.post("/api/v1/namespaces", &namespace).await.unwrap();
+            oracle.create(NAMESPACES, &namespace).await;
         }
-        for definition in subjects::definitions() {
-            world.post("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", &definition).await.unwrap();
-        }
-        let wait = ["wait", "--for=condition=Established", "--all", "crd", "--timeout=30s"];
-        world.plane.kubectl(&wait, None).await.unwrap().ok().unwrap();
-        world
-    }
-
-    async fn post(&self, path: &str, object: &Value) -> Answer {
-        let request = http::Request::post(path).header("content-type", "application/json");
-        match self.client.request::<Value>(request.body(object.to_string().into_bytes()).unwrap()).await {
-            Ok(object) => Ok(object),
-            Err(kube::Error::Api(status)) => Err((status.code, status.message)),
-            Err(error) => panic!("{path}: {error}"),
-        }
+        oracle.define(&subjects::definitions()).await;
+        Self { oracle }
     }
 
     /// Creates an object without keeping it.
     async fn try_create(&self, subject: &Subject, namespace: &str, object: &Value) -> Answer {
         let mut object = object.clone();
         object["metadata"]["namespace"] = json!(namespace);
-        self.post(&format!("{}?dryRun=All", subject.path(namespace)), &object).await.map(cleaned)
+        self.oracle.post(&format!("{}?dryRun=All", subject.path(namespace)), &object).await.map(cleaned)
     }
 
     /// Puts a policy in force in `judged`.
     async fn bind(&self, policy: &Value) -> Answer {
-        self.post(POLICIES, policy).await?;
+        self.oracle.post(POLICIES, policy).await?;
         let name = &policy["metadata"]["name"];
         let selector = json!({"namespaceSelector": {"matchLabels": {"policies": "judged"}}});
         let binding = json!({"apiVersion": "admissionregistration.k8s.io/v1", "kind": "MutatingAdmissionPolicyBinding",
             "metadata": {"name": name}, "spec": {"policyName": name, "matchResources": selector}});
-        self.post(BINDINGS, &binding).await
+        self.oracle.post(BINDINGS, &binding).await
     }
 
     /// Waits until what was bound last changes an object.
@@ -88,15 +68,6 @@ impl World {
             sleep(Duration::from_millis(100)).await;
         }
     }
-}
-
-/// An object without what an API server makes anew for each.
-fn cleaned(mut object: Value) -> Value {
-    object.as_object_mut().unwrap().remove("status");
-    for field in ["creationTimestamp", "generation", "managedFields", "namespace", "resourceVersion", "uid"] {
-        object["metadata"].as_object_mut().unwrap().remove(field);
-    }
-    object
 }
 
 /// A policy of the API server's that changes the objects of one case.
@@ -142,7 +113,7 @@ fn mutated(set: &MutationSet, subject: &Subject, object: &Value) -> Answer {
         ..Request::default()
     };
     let bytes = object.to_string();
-    let review = Review { request: &request, object: bytes.as_bytes(), old_object: b"", options: b"" };
+    let review = Review { object: bytes.as_bytes(), ..Review::of(&request) };
     let outcome = set.review(&review, FailurePolicy::Fail);
     if let Some(status) = outcome.status.filter(|_| !outcome.allowed) {
         return Err((status.code, status.message));
@@ -234,7 +205,7 @@ async fn configurations_merge_as_on_a_real_api_server() {
     }
     println!("{objects} objects and {refusals} refusals compared");
     assert!(differences.is_empty(), "{} differ:\n{}", differences.len(), differences.join("\n"));
-    world.plane.stop().unwrap();
+    world.oracle.plane.stop().unwrap();
 }
 
 /// `make schema` writes the table anew.

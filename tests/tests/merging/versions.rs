@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use sallyport_policy::{FailurePolicy, Objects, Operation, Request, Review, ValidationSet, Validations};
+use sallyport_tests::oracle::IN_FORCE;
 use serde_json::{Value, json};
 use tokio::time::{Duration, Instant, sleep};
 
@@ -78,12 +79,12 @@ async fn policies_match_versions_as_on_a_real_api_server() {
     for (name, row) in rows.iter().chain([&("last".to_owned(), last)]) {
         let policy = json!({"apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingAdmissionPolicy",
             "metadata": {"name": name}, "spec": spec(row, name)});
-        world.post(POLICIES, &policy).await.unwrap();
+        world.oracle.post(POLICIES, &policy).await.unwrap();
         let binding = json!({"apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingAdmissionPolicyBinding",
             "metadata": {"name": name}, "spec": {"policyName": name, "validationActions": ["Deny"]}});
-        world.post(BINDINGS, &binding).await.unwrap();
+        world.oracle.post(BINDINGS, &binding).await.unwrap();
     }
-    let deadline = Instant::now() + crate::IN_FORCE;
+    let deadline = Instant::now() + IN_FORCE;
     while world
         .try_create(subject("deployment"), "judged", &subject("deployment").object("last"))
         .await
@@ -120,7 +121,7 @@ async fn policies_match_versions_as_on_a_real_api_server() {
         }
     }
     println!("{} rows compared", rows.len());
-    world.plane.stop().unwrap();
+    world.oracle.plane.stop().unwrap();
 }
 
 fn validated(set: &ValidationSet, subject: &Subject, object: &Value) -> Option<String> {
@@ -132,7 +133,7 @@ fn validated(set: &ValidationSet, subject: &Subject, object: &Value) -> Option<S
         ..Request::default()
     };
     let bytes = object.to_string();
-    let review = Review { request: &request, object: bytes.as_bytes(), old_object: b"", options: b"" };
+    let review = Review { object: bytes.as_bytes(), ..Review::of(&request) };
     let outcome = set.review(&review, FailurePolicy::Fail);
     outcome.status.filter(|_| !outcome.allowed).map(|status| status.message)
 }

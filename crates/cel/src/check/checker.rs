@@ -329,25 +329,25 @@ impl<'t> Checker<'t> {
         let mut joined = None;
         for (index, element) in list.elements.iter().enumerate() {
             let optional = list.optional_indices.contains(&index);
-            let found = self.element(element, optional);
-            joined = Some(self.join(joined, &found));
-            types.push(found);
+            let (found, held) = self.element(element, optional);
+            joined = Some(self.join(joined, &held));
+            types.push(if self.lint.formats() { found } else { held });
         }
         self.lint.list(&list.elements, types);
         Type::list(joined.unwrap_or_else(|| Type::Variable(self.bindings.fresh(1))))
     }
 
-    /// The type that an element or an entry's value adds to a literal.
-    fn element(&mut self, element: &'t IdedExpr, optional: bool) -> Type {
+    /// The type of an element or an entry's value, and the one that it adds to a literal.
+    fn element(&mut self, element: &'t IdedExpr, optional: bool) -> (Type, Type) {
         let found = self.check(element);
-        match found {
-            Type::Optional(inner) if optional => (*inner).clone(),
-            found if optional && found != Type::Dyn => {
-                self.mismatch(element, &Type::optional(found.clone()), &found);
-                found
-            }
-            found => found,
+        let held = match &found {
+            Type::Optional(inner) if optional => (**inner).clone(),
+            found => found.clone(),
+        };
+        if optional && !matches!(found, Type::Optional(_) | Type::Dyn) {
+            self.mismatch(element, &Type::optional(found.clone()), &found);
         }
+        (found, held)
     }
 
     fn join(&mut self, earlier: Option<Type>, found: &Type) -> Type {
@@ -368,10 +368,10 @@ impl<'t> Checker<'t> {
             let key = self.check(&entry.key);
             let (keys, values) = joined.unzip();
             let keys = self.join(keys, &key);
-            let value = self.element(&entry.value, entry.optional);
-            let values = self.join(values, &value);
+            let (found, held) = self.element(&entry.value, entry.optional);
+            let values = self.join(values, &held);
             joined = Some((keys, values));
-            types.push((key, value));
+            types.push((key, if self.lint.formats() { found } else { held }));
         }
         self.lint.map(entries, types);
         let (key, value) = joined.unwrap_or_else(|| {
@@ -397,7 +397,7 @@ impl<'t> Checker<'t> {
         };
         for entry in &made.entries {
             let EntryExpr::StructField(field) = &entry.expr else { continue };
-            let value = self.element(&field.value, field.optional);
+            let (_, value) = self.element(&field.value, field.optional);
             let fault = |message| Fault { node: entry.id, message, kind: FaultKind::Node };
             let wanted = match &result {
                 Type::Struct(structure) => structure.field(&field.field),

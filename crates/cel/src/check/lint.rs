@@ -46,21 +46,26 @@ struct Literal {
 
 impl<'t> Lint<'t> {
     pub(super) fn list(&mut self, elements: &[IdedExpr], types: Vec<Type>) {
-        if types.len() > 1 || self.formats > 0 {
+        if types.len() > 1 || self.formats() {
             let parts = elements.iter().map(|element| element.id).zip(types).collect();
-            self.literals.push(Literal { parts, map: false, formatted: self.formats > 0 });
+            self.literals.push(Literal { parts, map: false, formatted: self.formats() });
         }
     }
 
     pub(super) fn map(&mut self, entries: &[IdedEntryExpr], types: Vec<(Type, Type)>) {
-        if types.len() > 1 || self.formats > 0 {
+        if types.len() > 1 || self.formats() {
             let parts = entries.iter().zip(types).flat_map(|(entry, (key, value))| match &entry.expr {
                 EntryExpr::MapEntry(entry) => vec![(entry.key.id, key), (entry.value.id, value)],
                 EntryExpr::StructField(_) => Vec::new(),
             });
             let parts = parts.collect();
-            self.literals.push(Literal { parts, map: true, formatted: self.formats > 0 });
+            self.literals.push(Literal { parts, map: true, formatted: self.formats() });
         }
+    }
+
+    /// Whether the parts of a call of `format` are being checked.
+    pub(super) fn formats(&self) -> bool {
+        self.formats > 0
     }
 
     /// Notes that the parts of a call are about to be checked.

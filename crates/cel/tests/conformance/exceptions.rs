@@ -39,7 +39,6 @@ const OPTIONAL: &str = "Kubernetes' cel-go is older: such fields are absent";
 const INDEXES: &str = "Kubernetes' strings library is older: an index out of range finds nothing";
 const REVERSE: &str = "reverse() of strings is not in Kubernetes' environment";
 const DEDUCED: &str = "deduced types are not part of the surface";
-const ZONES: &str = "names of time zones are not known";
 
 const MIXED: &str = "Kubernetes' environment refuses literals and operands of mixed types at load";
 const BYTES_KEY: &str = "Kubernetes' environment refuses at load a key that no map can have";
@@ -144,11 +143,6 @@ pub(crate) const EXCEPTIONS: &[Exception] = &[
     missing("string_ext", "value_errors/indexof_out_of_range", INDEXES),
     missing("string_ext", "value_errors/lastindexof_out_of_range", INDEXES),
     missing("string_ext", "reverse/*", REVERSE),
-    missing("timestamps", "timestamp_selectors_tz/getDate", ZONES),
-    missing("timestamps", "timestamp_selectors_tz/getDayOfMonth_name_pos", ZONES),
-    missing("timestamps", "timestamp_selectors_tz/getDayOfMonth_name_neg", ZONES),
-    missing("timestamps", "timestamp_selectors_tz/getDayOfYear", ZONES),
-    missing("timestamps", "timestamp_selectors_tz/getMinutes", ZONES),
     missing("type_deduction", "functions/function_result_type", DEDUCED),
     missing("type_deduction", "flexible_type_parameter_assignment/list_parameter*", DEDUCED),
     missing("type_deduction", "flexible_type_parameter_assignment/unconstrained_type_var_as_dyn", DEDUCED),

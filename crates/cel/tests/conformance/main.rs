@@ -7,5 +7,6 @@ mod exceptions;
 mod grammar;
 mod notation;
 mod oracle;
+mod patterns;
 mod spec;
 mod textproto;

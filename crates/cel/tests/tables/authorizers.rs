@@ -98,8 +98,29 @@ fn reason_and_error_are_told() {
         };
         assert_eq!(evaluate(source, &AuthorizerTable::default()).unwrap().0, silent, "{source}");
     }
-    assert!(serde_json::from_value::<AuthorizerTable>(json!({"alow": []})).is_err());
-    assert!(serde_json::from_value::<AuthorizerTable>(json!({"allow": [{"users": "x"}]})).is_err());
+}
+
+#[test]
+fn tables_are_read_strictly() {
+    let read = |table: Json| serde_json::from_value::<AuthorizerTable>(table);
+    assert_eq!(read(json!({})).unwrap(), AuthorizerTable::default());
+    assert_eq!(read(json!({"reason": null, "error": ""})).unwrap(), AuthorizerTable::default());
+    assert_eq!(read(json!({"allow": vec![json!({}); 10_000]})).unwrap().allow.len(), 10_000);
+    for (table, message) in [
+        (json!({"alow": []}), "unknown field `alow`"),
+        (json!({"allow": null}), "a list of at most 10000 rules"),
+        (json!({"allow": [{"users": "x"}]}), "unknown field `users`"),
+        (json!([]), "a table {allow: [rule], reason, error}"),
+        (json!({"allow": [[]]}), "a rule {user, verb"),
+        (json!({"allow": [null]}), "a rule {user, verb"),
+        // A member that fits anything by mistake would allow everything.
+        (json!({"allow": [{"user": null}]}), "expected a string"),
+        (json!({"allow": [{"verb": ["get"]}]}), "expected a string"),
+        (json!({"allow": vec![json!({}); 10_001]}), "a list of at most 10000 rules"),
+    ] {
+        let error = read(table.clone()).unwrap_err().to_string();
+        assert!(error.contains(message), "{message}: {error}");
+    }
 }
 
 #[test]
@@ -129,9 +150,9 @@ fn questions_that_cannot_be_asked_are_errors() {
 struct Counting(std::sync::atomic::AtomicUsize);
 
 impl Authorizer for Counting {
-    fn check(&self, _: &Attributes<'_>) -> Decision {
+    fn check(&self, _: &Attributes<'_>) -> Option<Decision> {
         self.0.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-        Decision { allowed: true, ..Decision::default() }
+        Some(Decision { allowed: true, ..Decision::default() })
     }
 }
 
@@ -147,4 +168,37 @@ fn an_expression_asks_twice_at_most() {
     let error = evaluate(&format!("{check} && {check} && {check}"), &counting).unwrap_err();
     assert!(error.contains("cost limit exceeded"), "{error}");
     assert_eq!(counting.0.into_inner(), 2);
+}
+
+/// Has no answer yet.
+struct Pending;
+
+impl Authorizer for Pending {
+    fn check(&self, _: &Attributes<'_>) -> Option<Decision> {
+        None
+    }
+}
+
+/// Nothing in an expression makes a value of a question that is open.
+#[test]
+fn an_open_question_leaves_the_expression_undecided() {
+    let check = "authorizer.path('/a').check('get')";
+    for source in [
+        "CHECK.allowed()",
+        "CHECK.errored()",
+        "CHECK.allowed() || true",
+        "false || CHECK.allowed() || true",
+        "CHECK.allowed() && false",
+        "CHECK.allowed() ? 1 : 1",
+        "[1, 2].all(it, it > 3 && CHECK.allowed() || CHECK.allowed())",
+        "[1, 2].exists(it, CHECK.allowed() || it == 2)",
+        "[1].map(it, CHECK.allowed()) == [] || true",
+        "optional.of(CHECK.allowed()).orValue(true)",
+        "{'a': CHECK.reason()}.?b.orValue('c')",
+    ] {
+        let source = source.replace("CHECK", check);
+        let error = evaluate(&source, &Pending).unwrap_err();
+        assert!(error.contains("not answered yet"), "{source}: {error}");
+    }
+    assert_eq!(evaluate(&format!("true || {check}.allowed()"), &Pending).unwrap().0, json!(true));
 }

@@ -54,7 +54,7 @@ fn numbers_of_json() {
         "type(object.spec.ratio) == double",
         "type(object.spec.big) == double",
     ]);
-    all_fail(&[("object.spec.ratio + 3", "no such overload: _+_(double, int)")]);
+    all_fail(&[("object.spec.ratio + 3", "no such overload")]);
 }
 
 #[test]
@@ -69,15 +69,15 @@ fn errors_of_operators() {
         ("-9223372036854775808 / -1", "integer overflow"),
         ("-9223372036854775808 % -1", "integer overflow"),
         ("1u - 2u", "unsigned integer overflow"),
-        ("dyn(1) + 'a'", "no such overload: _+_(int, string)"),
+        ("dyn(1) + 'a'", "no such overload"),
         ("dyn(1.0) % dyn(2.0)", "no such overload"),
-        ("dyn([1]) < dyn([2])", "no such overload: _<_(list, list)"),
-        ("1 in dyn(2)", "no such overload: @in(int, int)"),
-        ("!dyn(1)", "no such overload: !_(int)"),
+        ("dyn([1]) < dyn([2])", "no such overload: _<_"),
+        ("1 in dyn(2)", "no such overload"),
+        ("!dyn(1)", "no such overload"),
         ("dyn(1) ? 2 : 3", "no such overload"),
         ("[1][1]", "index out of bounds: 1"),
         ("[1][-1]", "index out of bounds: -1"),
-        ("dyn([1])['a']", "no such overload"),
+        ("dyn([1])['a']", "unsupported index type 'string' in list"),
         ("{'a': 1}['b']", "no such key: b"),
         ("{'a': 1, 'a': 2}", "repeated key: a"),
         ("{dyn(1): 1, dyn(1u): 2}", "repeated key: 1"),
@@ -143,7 +143,7 @@ fn macros() {
         "[1].map(object, object) == [1]",
     ]);
     all_fail(&[
-        ("dyn(1).all(x, true)", "no such overload"),
+        ("dyn(1).all(x, true)", "got 'types.Int', expected iterable type"),
         ("[1].all(x, dyn(x))", "no such overload"),
         ("[1].all(1, true)", "must be a simple name"),
         ("[1].map(x, y)", "undeclared reference to 'y'"),
@@ -207,9 +207,9 @@ fn optionals() {
         ("{?'a': dyn(1)}", "type conversion error"),
         ("optional.of(1)", "cannot be written as JSON"),
         ("object.spec.replicas.optMap(x, x)", "no such overload: hasValue(int)"),
-        ("has(object.spec.containers.name)", "no such overload"),
-        ("has(object.spec.?containers.name)", "no such overload"),
-        ("object.spec.containers.?name", "no such overload"),
+        ("has(object.spec.containers.name)", "unsupported index type 'string' in list"),
+        ("has(object.spec.?containers.name)", "unsupported index type 'string' in list"),
+        ("object.spec.containers.?name", "unsupported index type 'string' in list"),
         ("object.metadata.labels.sortBy(k, k)", "no such overload: @sortByAssociatedKeys"),
     ]);
 }
@@ -274,4 +274,15 @@ fn compile_errors_have_a_place() {
         ("base64.encode(b'a')", "undeclared reference"),
     ];
     all_fail(&rows);
+}
+
+/// Asked for with `[?…]`, what a map cannot have is missing; what is no key at all is an error, as in Kubernetes.
+#[test]
+fn optional_keys_that_are_no_keys_are_errors() {
+    all_fail(&[
+        ("object[?object.metadata]", "no such overload"),
+        ("object[?object.spec.containers]", "no such overload"),
+        ("object[?dyn(quantity('1'))]", "no such overload"),
+        ("dyn(null)[?dyn(optional.of('a'))]", "no such overload"),
+    ]);
 }

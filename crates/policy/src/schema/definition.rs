@@ -8,6 +8,7 @@ use serde_json::Value;
 
 use super::types::{Key, List, Map, Relation, Scalar, Schema, Type, TypeId, Types};
 use super::{BUILT_IN, Served};
+use crate::objects::split;
 use crate::request::{GroupVersionKind, GroupVersionResource};
 
 /// Deepest nesting of a schema.
@@ -34,11 +35,16 @@ pub(super) struct Version {
 
 /// Reads an object; `None` if it is no definition. The error names the definition.
 pub(super) fn read(object: &Value) -> Result<Option<Definition>, String> {
-    let is = |field: &str, value: &str| object.get(field).and_then(Value::as_str) == Some(value);
-    if !is("kind", "CustomResourceDefinition") || !is("apiVersion", "apiextensions.k8s.io/v1") {
+    let (group, version) = split(text(object, "apiVersion"));
+    if text(object, "kind") != "CustomResourceDefinition" || group != "apiextensions.k8s.io" {
         return Ok(None);
     }
     let name = object.pointer("/metadata/name").and_then(Value::as_str).unwrap_or("without a name");
+    if version != "v1" {
+        return Err(format!(
+            "CustomResourceDefinition {name}: {group}/{version} is not known, use {group}/v1"
+        ));
+    }
     let text = |pointer: &str| {
         let found = object.pointer(pointer).and_then(Value::as_str).map(str::to_owned);
         found.ok_or_else(|| format!("CustomResourceDefinition {name}: {pointer} is missing"))

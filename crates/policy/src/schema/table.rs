@@ -95,7 +95,8 @@ impl Reader {
                 let (name, expression) = rest.split_once(' ')?;
                 let id = self.named(name);
                 if let Some(relation) = expression.strip_prefix("{}") {
-                    self.open = Some((id, Map { atomic: atomic(relation)?, ..Map::default() }));
+                    let name = Some(with_package(name).into());
+                    self.open = Some((id, Map { name, atomic: atomic(relation)?, ..Map::default() }));
                 } else {
                     let definition = self.definition(expression, 0)?;
                     self.table.types.set(id, definition);
@@ -195,7 +196,7 @@ impl Reader {
         }
         let (values, relation) = expression.strip_prefix('{')?.rsplit_once('}')?;
         let others = Some(self.expression(values, depth + 1)?);
-        let map = Map { fields: Vec::new(), others, atomic: atomic(relation)? };
+        let map = Map { others, atomic: atomic(relation)?, ..Map::default() };
         Some(Type { map: Some(map), ..Type::default() })
     }
 
@@ -232,6 +233,11 @@ fn atomic(relation: &str) -> Option<bool> {
         "!" => Some(true),
         _ => None,
     }
+}
+
+/// The last two parts of a type's name.
+fn with_package(name: &str) -> &str {
+    name.rmatch_indices('.').nth(1).and_then(|(dot, _)| name.get(dot + 1..)).unwrap_or(name)
 }
 
 fn words<const N: usize>(text: &str) -> Option<[String; N]> {

@@ -78,6 +78,8 @@ impl Key {
 /// Named fields, or any keys, or both.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Map {
+    /// What Kubernetes calls it, with its package: `v1.ContainerPort`.
+    pub(crate) name: Option<Box<str>>,
     /// In the order of their names.
     pub(crate) fields: Vec<(Box<str>, TypeId)>,
     /// The type of other keys; none are allowed without it.
@@ -88,8 +90,13 @@ pub(crate) struct Map {
 
 impl Map {
     pub(crate) fn field(&self, name: &str) -> Option<TypeId> {
+        self.declared(name).map(|(_, id)| id)
+    }
+
+    /// A field by its name, with that name.
+    pub(crate) fn declared(&self, name: &str) -> Option<(&str, TypeId)> {
         let at = self.fields.binary_search_by(|(field, _)| (**field).cmp(name)).ok()?;
-        self.fields.get(at).map(|(_, id)| *id)
+        self.fields.get(at).map(|(name, id)| (&**name, *id))
     }
 
     /// The type of what stands under a key, declared or not.
@@ -99,7 +106,7 @@ impl Map {
 }
 
 /// Types that refer to each other.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Types {
     types: Vec<Type>,
 }
@@ -140,7 +147,7 @@ impl Types {
     pub(crate) fn add_untyped(&mut self) -> (TypeId, TypeId) {
         let (untyped, any) = (self.reserve(), self.reserve());
         let list = |items| Some(List { items, relation: Relation::Atomic });
-        let map = |others, atomic| Some(Map { fields: Vec::new(), others: Some(others), atomic });
+        let map = |others, atomic| Some(Map { others: Some(others), atomic, ..Map::default() });
         let scalar = Some(Scalar::Untyped);
         self.set(untyped, Type { scalar, list: list(untyped), map: map(untyped, true) });
         self.set(any, Type { scalar, list: list(untyped), map: map(any, false) });

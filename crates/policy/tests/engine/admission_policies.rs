@@ -143,6 +143,11 @@ fn refusals_are_worded_as_by_the_api_server() {
     let expected =
         format!("{prefix}expression 'params.data.limit == '1'' resulted in error: no such key: data");
     assert_eq!(message(&deny(&without_settings)), expected, "fact 12");
+    let sparse = json!({"validations": [{"expression": "request.subResource == 'x'"}]});
+    let expected = format!(
+        "{prefix}expression 'request.subResource == 'x'' resulted in error: no such key: subResource"
+    );
+    assert_eq!(message(&deny(&sparse)), expected, "empty fields of the request are left out");
     let blind = json!({"validations": [{"expression": "namespaceObject.metadata.name != 'default'"}],
         "matchConditions": [{"name": "a", "expression": "namespaceObject == null"}]});
     assert!(!deny(&blind).allowed, "conditions do not see the namespace, validations do");
@@ -327,6 +332,29 @@ fn what_the_api_server_refuses_is_refused_at_load() {
         (rule(json!({"operations": ["*", "CREATE"]})), actions.clone(), "operations"),
         (rule(json!({"apiGroups": ["*", ""]})), actions.clone(), "apiGroups"),
         (rule(json!({"resources": ["*/*", "pods"]})), actions.clone(), "resources"),
+        (rule(json!({"resources": ["*", "pods"]})), actions.clone(), "resources"),
+        (rule(json!({"resources": ["pods/*", "pods/exec"]})), actions.clone(), "resources"),
+        (
+            json!({"validations": [{"expression": "false", "reason": "Unauthorized"}]}),
+            actions.clone(),
+            "validations[0].reason",
+        ),
+        (
+            json!({"validations": [{"expression": "false",
+                                    "messageExpression": "authorizer.path('/').check('get').reason()"}]}),
+            actions.clone(),
+            "undeclared reference to 'authorizer'",
+        ),
+        (
+            json!({"validations": [{"expression": "true"}]}),
+            json!({"validationActions": ["Deny"], "matchResources": {"objectSelector": {"matchLabels": {"a b": "c"}}}}),
+            "key of a label",
+        ),
+        (
+            json!({"validations": [{"expression": "true"}]}),
+            json!({"validationActions": ["Deny"], "matchResources": {"objectSelector": {"matchLabels": {"a": "b c"}}}}),
+            "value of a label",
+        ),
         (json!({"validations": []}), actions.clone(), "validations"),
         (json!({"validations": [{"expression": "true", "message": "a\nb"}]}), actions.clone(), "line breaks"),
         (json!({"validations": [{"expression": "variables.x"}]}), actions.clone(), "validations[0]"),
@@ -376,6 +404,10 @@ fn what_the_api_server_refuses_is_refused_at_load() {
         assert_eq!(status.state, PolicyState::Broken, "{spec}");
         assert!(status.message.contains(expected), "{spec}: {}", status.message);
     }
+    // The API server looks at the last one alone.
+    let last = rule(json!({"resources": ["pods", "*"]}));
+    let set = ValidationSet::build(validations(&last, actions), objects(), None);
+    assert_eq!(set.policies()[0].message, "");
     let patch = json!({"patchType": "JSONPatch", "jsonPatch": {"expression": "[JSONPatch{op: 'remove', path: '/x'}]"}});
     for (operation, state) in [("DELETE", PolicyState::Broken), ("*", PolicyState::Active)] {
         let mut spec = rule(json!({"operations": [operation]}));

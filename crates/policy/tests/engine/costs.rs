@@ -1,9 +1,9 @@
 //! What the expressions of a policy may cost together, and what `authorizer` answers.
 
-use sallyport_policy::ResultKind;
-use serde_json::json;
+use sallyport_policy::{AuthorizerTable, FailurePolicy, Operation, ResultKind, Review};
+use serde_json::{Value, json};
 
-use crate::fixtures::{message, pod, validate, validate_pods, validation_set};
+use crate::fixtures::{message, pod, pod_request, review, validate, validate_pods, validation_set};
 
 /// Two questions to the authorizer: 700,010 of the API server's units, and next to no work.
 const DEAR: &str =
@@ -64,6 +64,38 @@ fn an_expression_beyond_its_limit_is_the_policys_fault() {
     let spec = format!("  validations: [{{expression: \"{DEAR} && {DEAR}\"}}]");
     let (code, text) = judged(&spec).unwrap();
     assert!(code == 422 && text.contains("actual cost limit exceeded"), "{code} {text}");
+}
+
+/// The answers are those of the review's authorizer, about its user and its object.
+#[test]
+fn the_authorizer_of_a_review_answers() {
+    let expression = "authorizer.requestResource.check('approve').allowed()";
+    let set = validation_set(&[&validate_pods(
+        "p",
+        &format!(
+            "  matchConditions: [{{name: c, expression: \"authorizer.path('/').check('get').reason() == 'so'\"}}]\n  \
+             validations: [{{expression: \"{expression}\"}}]"
+        ),
+    )]);
+    let table = |rule: Value| -> AuthorizerTable {
+        serde_json::from_value(json!({"allow": [rule], "reason": "so"})).unwrap()
+    };
+    let mut request = pod_request(Operation::Create);
+    request.user_info.username = "alice".to_owned();
+    let object = pod(json!({}), json!({})).to_string();
+    for (rule, allowed) in [
+        (json!({"user": "alice", "verb": "approve", "resource": "pods", "namespace": "default"}), true),
+        (json!({"user": "bob"}), false),
+        (json!({"namespace": "other"}), false),
+    ] {
+        let table = table(rule.clone());
+        let review = Review { authorizer: &table, ..review(&request, object.as_bytes()) };
+        assert_eq!(set.review(&review, FailurePolicy::Fail).allowed, allowed, "{rule}");
+    }
+    // The condition is false then.
+    let silent = AuthorizerTable::default();
+    let review = Review { authorizer: &silent, ..review(&request, object.as_bytes()) };
+    assert!(set.review(&review, FailurePolicy::Fail).allowed);
 }
 
 /// A policy that depends on an answer can see that there is none.

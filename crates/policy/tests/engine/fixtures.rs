@@ -179,7 +179,7 @@ pub fn pod(annotations: Value, labels: Value) -> Value {
 }
 
 pub fn review<'a>(request: &'a Request, object: &'a [u8]) -> Review<'a> {
-    Review { request, object, old_object: b"", options: b"" }
+    Review { object, ..Review::of(request) }
 }
 
 /// Sends a new object through the `Fail` door.

@@ -129,6 +129,21 @@ fn object_selectors_match_the_new_or_the_old_object() {
     }
 }
 
+/// Kubernetes: an object that cannot have labels is not considered to match.
+#[test]
+fn object_selectors_do_not_match_what_cannot_have_labels() {
+    let rules = "resourceRules: [{apiGroups: [''], apiVersions: [v1], resources: [pods/exec], operations: [CONNECT]}]";
+    let mut request = pod_request(Operation::Connect);
+    "exec".clone_into(&mut request.sub_resource);
+    let options = json!({"kind": "PodExecOptions", "apiVersion": "v1", "command": ["sh"]});
+    for (selector, expected) in
+        [("{}", true), ("{matchExpressions: [{key: a, operator: DoesNotExist}]}", false)]
+    {
+        let set = refuse(&format!("{{{rules}, objectSelector: {selector}}}"));
+        assert_eq!(matches(&set, &request, &options), expected, "{selector}");
+    }
+}
+
 /// C-93.
 #[test]
 fn c_93_namespace_selectors_look_at_the_namespace_of_the_request() {

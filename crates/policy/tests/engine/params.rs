@@ -19,7 +19,8 @@ fn config_map(namespace: Option<&str>, name: &str, limit: &str) -> Value {
 fn objects() -> Arc<Objects> {
     let definition = |kind: &str, scope: &str| {
         json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
-               "metadata": {"name": kind}, "spec": {"group": "example.dev", "names": {"kind": kind}, "scope": scope}})
+               "metadata": {"name": kind}, "spec": {"group": "example.dev", "names": {"kind": kind}, "scope": scope,
+               "versions": [{"name": "v1", "served": true}, {"name": "v9", "served": false}]}})
     };
     Arc::new(Objects::new(
         namespaces(),
@@ -122,6 +123,18 @@ fn references_are_resolved_as_by_the_api_server() {
             "default",
             Err("failed to find resource referenced by paramKind: 'example.dev/v1, Kind=Unheard'"),
         ),
+        (
+            Some("example.dev/v9/Limit"),
+            None,
+            "default",
+            Err("failed to find resource referenced by paramKind: 'example.dev/v9, Kind=Limit'"),
+        ),
+        (
+            Some("v1/Unheard"),
+            Some(named("u")),
+            "default",
+            Err("failed to find resource referenced by paramKind: '/v1, Kind=Unheard'"),
+        ),
     ];
     for (kind, reference, namespace, expected) in rows {
         let outcome = review_with(kind, reference.clone(), namespace);
@@ -135,8 +148,13 @@ fn references_are_resolved_as_by_the_api_server() {
                 assert_eq!(outcome.warnings, settings.iter().map(warned).collect::<Vec<_>>(), "{row}");
             }
             Err(problem) => {
+                let (bound, what) = if problem.starts_with("failed to find") {
+                    ("", "policy")
+                } else {
+                    (" with binding 'b'", "binding")
+                };
                 let expected = format!(
-                    "ValidatingAdmissionPolicy 'p' with binding 'b' denied request: failed to configure binding: {problem}"
+                    "ValidatingAdmissionPolicy 'p'{bound} denied request: failed to configure {what}: {problem}"
                 );
                 assert_eq!(message(&outcome), expected, "{row}");
                 assert_eq!(outcome.status.unwrap().code, 422, "{row}");

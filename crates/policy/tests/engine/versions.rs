@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use sallyport_policy::{
-    FailurePolicy, GroupVersionKind, MutationSet, Mutations, Objects, Operation, Outcome, Request,
-    ValidationSet, Validations,
+    FailurePolicy, GroupVersionKind, MutationSet, Mutations, Objects, Operation, Outcome, PolicyState,
+    Request, ValidationSet, Validations,
 };
 use serde_json::{Value, json};
 
@@ -33,6 +33,52 @@ fn objects() -> Arc<Objects> {
     let objects = Objects::new(namespaces(), definitions());
     assert!(objects.problems().is_empty(), "{:?}", objects.problems());
     Arc::new(objects)
+}
+
+#[test]
+fn definitions_that_cannot_be_used_are_told_with_their_place() {
+    let mut bad = definitions();
+    bad[1]["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["type"] = json!("blob");
+    bad.insert(0, json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c"}}));
+    let mut old = definitions().remove(0);
+    old["apiVersion"] = json!("apiextensions.k8s.io/v1beta1");
+    bad.push(old);
+    let objects = Objects::new(namespaces(), bad);
+    let problems: Vec<_> =
+        objects.problems().iter().map(|problem| (problem.index, problem.message.as_str())).collect();
+    let expected = [
+        (2, "CustomResourceDefinition cogs.example.dev, version v1: blob is no type"),
+        (
+            3,
+            "CustomResourceDefinition things.example.dev: apiextensions.k8s.io/v1beta1 is not known, use \
+             apiextensions.k8s.io/v1",
+        ),
+    ];
+    assert_eq!(problems, expected);
+}
+
+/// What a policy may say of a kind depends on its definition, so a policy that did not change is compiled anew
+/// when definitions did.
+#[test]
+fn unchanged_policies_are_checked_against_changed_definitions() {
+    let policy = "apiVersion: sallyport.dev/v1alpha1\nkind: MutationPolicy\nmetadata: {name: p}\nspec:\n  \
+                  matchConstraints: {resourceRules: [{apiGroups: [example.dev], apiVersions: [v1], resources: [things]}]}\n  \
+                  mutations: [{overlay: {spec: {parts: [{size: 1}]}}}]";
+    let compile = |definitions: Vec<Value>, previous: Option<&MutationSet>| {
+        let policies = Mutations { policies: mutations(&[policy]), ..Mutations::default() };
+        MutationSet::build(policies, Arc::new(Objects::new(namespaces(), definitions)), previous)
+    };
+    let state = |set: &MutationSet| set.policies()[0].state;
+    let mut keyed = definitions();
+    keyed[0]["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"] = json!({
+        "parts": {"type": "array", "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["name"],
+                  "items": {"type": "object", "properties": {"name": {"type": "string"}}}}});
+    let first = compile(definitions(), None);
+    assert_eq!(state(&first), PolicyState::Active);
+    let second = compile(keyed, Some(&first));
+    assert_eq!(state(&second), PolicyState::Stale);
+    assert!(second.policies()[0].message.contains("spec.parts[0]: lacks name"));
+    assert_eq!(state(&compile(definitions(), Some(&second))), PolicyState::Active);
 }
 
 fn kind(group: &str, version: &str, kind: &str) -> GroupVersionKind {

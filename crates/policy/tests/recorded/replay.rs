@@ -273,10 +273,10 @@ impl Question {
             let [object, old_object, options] =
                 [&answered.object, &self.old_object, &self.options].map(ToString::to_string);
             let review = Review {
-                request: &self.request,
                 object: object.as_bytes(),
                 old_object: old_object.as_bytes(),
                 options: options.as_bytes(),
+                ..Review::of(&self.request)
             };
             let outcome = ask(&review, door);
             answered.warnings.extend(outcome.warnings);
