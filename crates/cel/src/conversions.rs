@@ -82,13 +82,17 @@ fn uint<'a>(_: &Meter, arguments: &[Val<'a>]) -> Outcome<'a> {
 }
 
 #[allow(clippy::cast_precision_loss)] // CEL rounds to the nearest double, as `as` does
-fn double<'a>(_: &Meter, arguments: &[Val<'a>]) -> Outcome<'a> {
+fn double<'a>(meter: &Meter, arguments: &[Val<'a>]) -> Outcome<'a> {
     let [value] = arguments else { return Err(EvalError::no_such_overload("double", arguments)) };
     let converted = match value {
         Val::Double(value) => Some(*value),
         Val::Int(value) => Some(*value as f64),
         Val::Uint(value) => Some(*value as f64),
-        Val::Str(text) => parse_double(text),
+        Val::Str(text) => {
+            // Every digit counts, also one that changes nothing.
+            meter.tick(text.len() as u64)?;
+            parse_double(text)
+        }
         _ => return Err(EvalError::no_such_overload("double", arguments)),
     };
     converted.map(Val::Double).ok_or_else(|| refused(value, "double"))

@@ -275,11 +275,17 @@ fn of_duration<'a>(name: &'static str, nanoseconds: i64, arguments: &[Val<'a>]) 
     }))
 }
 
+/// Longest name or offset of a time zone: names have some thirty bytes.
+const MAX_ZONE_BYTES: usize = 128;
+
 /// What a zone adds to UTC at an instant. `Local` is the process's own: UTC, as in the API server's container. An
 /// offset is two numbers around a colon, each as it likes.
 fn zone_offset(zone: &str, instant: &OffsetDateTime) -> Option<Duration> {
     if matches!(zone, "" | "UTC" | "Local") {
         return Some(Duration::ZERO);
+    }
+    if zone.len() > MAX_ZONE_BYTES {
+        return None;
     }
     let Some((hours, minutes)) = zone.split_once(':') else {
         return named_offset(zone, instant);
