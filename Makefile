@@ -57,6 +57,7 @@ lint: ## Formatting, clippy, the direction of dependencies, scripts, licences
 bench: ## Load the path with the dist profile and print the figures
 	cargo build --locked --profile dist --bins
 	cargo run --locked --profile dist -p sallyport-tests --bin bench -- target/dist
+	cargo test --locked --profile dist -p sallyport-document --test documents -- --ignored --nocapture
 	cargo test --locked --profile dist -p sallyport-cel --test tables -- --ignored --nocapture --test-threads 1
 	cargo test --locked --profile dist -p sallyport-policy --test speed -- --ignored --nocapture --test-threads 1
 

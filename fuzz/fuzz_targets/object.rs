@@ -5,6 +5,7 @@ use std::sync::LazyLock;
 
 use libfuzzer_sys::fuzz_target;
 use sallyport_cel::{Activation, Limits, Program, Scope, Value};
+use sallyport_document::Document;
 
 const EXPRESSIONS: &[&str] = &[
     "object == object && object in [object]",
@@ -34,7 +35,7 @@ static PROGRAMS: LazyLock<(Scope, Vec<Program>)> = LazyLock::new(|| {
 });
 
 fuzz_target!(|input: &[u8]| {
-    let Ok(object) = serde_json::from_slice::<serde_json::Value>(input) else { return };
+    let Ok(object) = Document::parse(input) else { return };
     let (scope, programs) = &*PROGRAMS;
     let mut activation = Activation::new(scope, Limits::default());
     activation.bind("object", Value::from(&object));

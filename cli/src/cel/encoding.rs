@@ -100,13 +100,15 @@ fn number(double: f64) -> Json {
 mod tests {
     use super::encode;
     use sallyport_cel::{Activation, EvalError, Limits, Program, Scope, Value};
+    use sallyport_document::Document;
     use serde_json::{Value as Json, json};
 
     fn written(source: &str, object: &Json) -> Result<(String, Json), EvalError> {
         let scope = Scope::new(&["object"]);
         let program = Program::compile(source, &scope).unwrap();
+        let object = Document::of(object).unwrap();
         let mut activation = Activation::new(&scope, Limits::default());
-        activation.bind("object", Value::from(object));
+        activation.bind("object", Value::from(&object));
         let value = program.evaluate(&activation)?;
         Ok((value.type_name().to_owned(), encode(&value)?))
     }

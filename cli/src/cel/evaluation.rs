@@ -7,6 +7,7 @@ use sallyport_cel::{
     Activation, AuthorizerTable, Budget, CompileError, EvalError, Limits, Program, Resource, Scope, Type,
     User, Value,
 };
+use sallyport_document::Document;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value as Json;
 use std::collections::{HashMap, HashSet};
@@ -203,13 +204,17 @@ impl Evaluator {
             Ok(compiled) => compiled,
             Err(failure) => return Err(failure.clone()),
         };
+        let document =
+            |value: &Json| Document::of(value).map_err(|error| Failure::Question(error.to_string()));
+        let values = [&vars.object, &vars.old_object, &vars.request, &vars.namespace_object];
+        let documents = values.into_iter().map(document).collect::<Result<Vec<_>, _>>()?;
+        let params = vars.params.as_ref().map(document).transpose()?;
         let mut activation = Activation::new(&compiled.scope, Limits::default());
         activation.set_budget(Budget::POLICY);
-        let values = [&vars.object, &vars.old_object, &vars.request, &vars.namespace_object];
-        for (name, value) in VARIABLES.into_iter().zip(values) {
-            activation.bind(name, Value::from(value));
+        for (name, document) in VARIABLES.into_iter().zip(&documents) {
+            activation.bind(name, Value::from(document));
         }
-        if let Some(params) = &vars.params {
+        if let Some(params) = &params {
             activation.bind(PARAMS, Value::from(params));
         }
         if compiled.program.uses(AUTHORIZER) || compiled.program.uses(REQUEST_RESOURCE) {

@@ -108,7 +108,7 @@ fn maps_equal(meter: &Meter, left: &Val<'_>, right: &Val<'_>, depth: usize) -> R
     }
     match left {
         Val::JsonMap(entries) => {
-            for (key, value) in *entries {
+            for (key, value) in entries.members() {
                 meter.tick(ENTRY_TICKS)?;
                 match field(right, key) {
                     Some(other) if nested_equal(meter, &Val::from_json(value), &other, depth + 1)? => {}

@@ -1,6 +1,6 @@
 //! The macros that go through a list or a map.
 
-use serde_json::Value as Json;
+use sallyport_document::{Entries, Items};
 
 use crate::cost::{LIST, Price, UNIT};
 use crate::error::EvalError;
@@ -12,18 +12,18 @@ use crate::value::{Key, Text, Val};
 
 /// What is gone through, as pairs: index and item, or key and value.
 enum Range<'r, 'a> {
-    Json(&'a [Json], usize),
+    Json(Items<'a>, usize),
     Items(&'r [Val<'a>], usize),
-    Object(serde_json::map::Iter<'a>),
+    Object(Entries<'a>),
     Entries(&'r [(Key<'a>, Val<'a>)], usize),
 }
 
 impl<'r, 'a> Range<'r, 'a> {
     fn of(value: &'r Val<'a>) -> Option<Self> {
         Some(match value {
-            Val::JsonList(items) => Self::Json(items, 0),
+            Val::JsonList(items) => Self::Json(items.iter(), 0),
             Val::List(list) => Self::Items(&list.items, 0),
-            Val::JsonMap(map) => Self::Object(map.iter()),
+            Val::JsonMap(map) => Self::Object(map.entries()),
             Val::Map(map) => Self::Entries(&map.entries, 0),
             _ => return None,
         })
@@ -36,7 +36,7 @@ impl<'r, 'a> Range<'r, 'a> {
 
     fn is_at_end(&self) -> bool {
         match self {
-            Self::Json(items, next) => *next >= items.len(),
+            Self::Json(items, _) => items.len() == 0,
             Self::Items(items, next) => *next >= items.len(),
             Self::Object(entries) => entries.len() == 0,
             Self::Entries(entries, next) => *next >= entries.len(),
@@ -46,7 +46,7 @@ impl<'r, 'a> Range<'r, 'a> {
     fn next(&mut self) -> Option<(Val<'a>, Val<'a>)> {
         let (next, item) = match self {
             Self::Json(items, next) => {
-                let item = Val::from_json(items.get(*next)?);
+                let item = Val::from_json(items.next()?);
                 (next, item)
             }
             Self::Items(items, next) => {

@@ -8,7 +8,7 @@
 //! A call's price may depend on the overload that the check of types settles on; a call whose overload only shows
 //! at run time costs one.
 
-use serde_json::Value as Json;
+use sallyport_document::Node;
 
 use crate::check::{Overload, Type};
 use crate::error::EvalError;
@@ -321,7 +321,7 @@ fn inside(meter: &Meter, value: &Val<'_>, depth: usize) -> Result<u64, EvalError
             }
         }
         Val::JsonMap(entries) => {
-            for (key, value) in *entries {
+            for (key, value) in entries.members() {
                 add(tenth(key.len()).saturating_add(inside_json(meter, value, depth + 1)?));
             }
         }
@@ -339,7 +339,7 @@ fn inside(meter: &Meter, value: &Val<'_>, depth: usize) -> Result<u64, EvalError
     Ok(cost)
 }
 
-fn inside_json(meter: &Meter, value: &Json, depth: usize) -> Result<u64, EvalError> {
+fn inside_json(meter: &Meter, value: Node<'_>, depth: usize) -> Result<u64, EvalError> {
     inside(meter, &Val::from_json(value), depth)
 }
 

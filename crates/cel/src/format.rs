@@ -130,7 +130,7 @@ impl<'a> Formatter<'_, 'a> {
             Val::JsonList(_) | Val::List(_) => self.list(value, depth),
             Val::JsonMap(entries) => {
                 let entries =
-                    entries.iter().map(|(key, value)| (quoted(key.as_bytes()), Val::from_json(value)));
+                    entries.members().map(|(key, value)| (quoted(key.as_bytes()), Val::from_json(value)));
                 self.map(entries.collect(), depth)
             }
             Val::Map(entries) => {

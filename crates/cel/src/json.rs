@@ -52,7 +52,9 @@ impl Writer {
             Val::Duration(nanoseconds) => Json::String(temporal::duration_text(*nanoseconds)),
             Val::Timestamp(instant) => Json::String(temporal::timestamp_text(instant)?),
             Val::JsonList(_) | Val::List(_) => self.list(value, depth)?,
-            Val::JsonMap(map) => self.map(map.iter().map(|(k, v)| (k.clone(), Val::from_json(v))), depth)?,
+            Val::JsonMap(map) => {
+                self.map(map.entries().map(|(k, v)| (k.to_owned(), Val::from_json(v))), depth)?
+            }
             Val::Map(map) => self.map(map.entries.iter().map(|(k, v)| (k.text(), v.clone())), depth)?,
             Val::Struct(made) => {
                 self.map(made.fields.iter().map(|(k, v)| (k.to_string(), v.clone())), depth)?

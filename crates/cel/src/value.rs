@@ -5,6 +5,7 @@ use std::net::IpAddr;
 use std::ops::Deref;
 use std::sync::Arc;
 
+use sallyport_document::{Array, Content, Document, Items, Node, Object};
 use serde_json::Value as Json;
 use time::OffsetDateTime;
 
@@ -96,11 +97,11 @@ impl<'a> Value<'a> {
     /// The items of a `list`. They keep borrowing from the JSON, not from this value.
     pub fn as_list(&self) -> Option<impl Iterator<Item = Value<'a>> + use<'a>> {
         let items = match &self.0 {
-            Val::JsonList(items) => List::Json(items),
+            Val::JsonList(items) => List::Json(*items),
             Val::List(items) => List::Made(Arc::clone(items)),
             _ => return None,
         };
-        Some((0..items.len()).map_while(move |index| items.get(index).map(Value)))
+        Some(items.into_iter().map(Value))
     }
 
     /// The value of a `double`.
@@ -115,7 +116,7 @@ impl<'a> Value<'a> {
     pub fn as_map(&self) -> Option<Vec<(Value<'a>, Value<'a>)>> {
         Some(match &self.0 {
             Val::JsonMap(map) => {
-                map.iter().map(|(key, value)| (Value::str(key), Value::from(value))).collect()
+                map.entries().map(|(key, value)| (Value::str(key), Value::from(value))).collect()
             }
             Val::Map(map) => {
                 map.entries.iter().map(|(key, value)| (Value(key.to_value()), Value(value.clone()))).collect()
@@ -178,9 +179,15 @@ impl<'a> Value<'a> {
     }
 }
 
-impl<'a> From<&'a Json> for Value<'a> {
-    fn from(json: &'a Json) -> Self {
-        Self(Val::from_json(json))
+impl<'a> From<Node<'a>> for Value<'a> {
+    fn from(node: Node<'a>) -> Self {
+        Self(Val::from_json(node))
+    }
+}
+
+impl<'a> From<&'a Document<'a>> for Value<'a> {
+    fn from(document: &'a Document<'a>) -> Self {
+        Self::from(document.root())
     }
 }
 
@@ -204,8 +211,8 @@ pub(crate) enum Val<'a> {
     /// Nanoseconds.
     Duration(i64),
     Timestamp(Arc<OffsetDateTime>),
-    JsonList(&'a [Json]),
-    JsonMap(&'a serde_json::Map<String, Json>),
+    JsonList(Array<'a>),
+    JsonMap(Object<'a>),
     List(Arc<ListVal<'a>>),
     Map(Arc<MapVal<'a>>),
     Struct(Arc<StructVal<'a>>),
@@ -223,7 +230,7 @@ pub(crate) enum Val<'a> {
 /// The items of either kind of list.
 #[derive(Clone, Debug)]
 pub(crate) enum List<'a> {
-    Json(&'a [Json]),
+    Json(Array<'a>),
     Made(Arc<ListVal<'a>>),
 }
 
@@ -242,10 +249,54 @@ impl<'a> List<'a> {
         }
     }
 
-    pub(crate) fn iter(&self) -> impl Iterator<Item = Val<'a>> + '_ {
-        (0..self.len()).map_while(|index| self.get(index))
+    pub(crate) fn iter(&self) -> ListItems<'a> {
+        self.clone().into_iter()
     }
 }
+
+impl<'a> IntoIterator for List<'a> {
+    type Item = Val<'a>;
+    type IntoIter = ListItems<'a>;
+
+    fn into_iter(self) -> ListItems<'a> {
+        match self {
+            Self::Json(items) => ListItems::Json(items.iter()),
+            Self::Made(items) => ListItems::Made(items, 0),
+        }
+    }
+}
+
+/// The items of a list, from some place on.
+pub(crate) enum ListItems<'a> {
+    Json(Items<'a>),
+    Made(Arc<ListVal<'a>>, usize),
+}
+
+impl<'a> Iterator for ListItems<'a> {
+    type Item = Val<'a>;
+
+    #[inline]
+    fn next(&mut self) -> Option<Val<'a>> {
+        match self {
+            Self::Json(items) => items.next().map(Val::from_json),
+            Self::Made(list, next) => {
+                let item = list.items.get(*next).cloned()?;
+                *next += 1;
+                Some(item)
+            }
+        }
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        let left = match self {
+            Self::Json(items) => items.len(),
+            Self::Made(list, next) => list.items.len().saturating_sub(*next),
+        };
+        (left, Some(left))
+    }
+}
+
+impl ExactSizeIterator for ListItems<'_> {}
 
 /// A string that borrows from the input, or is shared.
 #[derive(Clone, Debug)]
@@ -369,17 +420,18 @@ impl<'a> StructVal<'a> {
 }
 
 impl<'a> Val<'a> {
-    pub(crate) fn from_json(json: &'a Json) -> Self {
-        match json {
-            Json::Null => Self::Null,
-            Json::Bool(value) => Self::Bool(*value),
-            Json::Number(number) => match number.as_i64() {
-                Some(value) => Self::Int(value),
-                None => Self::Double(number.as_f64().unwrap_or(f64::NAN)),
-            },
-            Json::String(text) => Self::Str(Text::Borrowed(text)),
-            Json::Array(items) => Self::JsonList(items),
-            Json::Object(map) => Self::JsonMap(map),
+    #[inline]
+    #[allow(clippy::cast_precision_loss)] // as in Kubernetes, where these are doubles
+    pub(crate) fn from_json(node: Node<'a>) -> Self {
+        match node.content() {
+            Content::Null => Self::Null,
+            Content::Bool(value) => Self::Bool(value),
+            Content::Int(value) => Self::Int(value),
+            Content::Uint(value) => Self::Double(value as f64),
+            Content::Float(value) => Self::Double(value),
+            Content::Str(text) => Self::Str(Text::Borrowed(text)),
+            Content::Array(items) => Self::JsonList(items),
+            Content::Object(map) => Self::JsonMap(map),
         }
     }
 
@@ -411,12 +463,12 @@ impl<'a> Val<'a> {
 
     /// The items of a list; none of what is no list.
     fn items(&self) -> impl Iterator<Item = Self> + '_ {
-        let (json, made): (&'a [Json], &[Self]) = match self {
-            Self::JsonList(items) => (items, &[]),
-            Self::List(list) => (&[], &list.items),
-            _ => (&[], &[]),
+        let (json, made): (Option<Array<'a>>, &[Self]) = match self {
+            Self::JsonList(items) => (Some(*items), &[]),
+            Self::List(list) => (None, &list.items),
+            _ => (None, &[]),
         };
-        json.iter().map(Self::from_json).chain(made.iter().cloned())
+        json.into_iter().flatten().map(Self::from_json).chain(made.iter().cloned())
     }
 
     pub(crate) fn is_list(&self) -> bool {
@@ -488,7 +540,7 @@ impl<'a> Val<'a> {
     /// The items, when it is a list.
     pub(crate) fn as_list(&self) -> Option<List<'a>> {
         match self {
-            Self::JsonList(items) => Some(List::Json(items)),
+            Self::JsonList(items) => Some(List::Json(*items)),
             Self::List(items) => Some(List::Made(Arc::clone(items))),
             _ => None,
         }

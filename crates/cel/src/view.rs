@@ -1,6 +1,6 @@
 //! Values laid open, for those who have to tell what an expression made from what it took out of an object.
 
-use serde_json::{Map, Value as Json};
+use sallyport_document::{Array, Object};
 
 use crate::temporal;
 use crate::value::{Val, Value};
@@ -27,9 +27,9 @@ pub enum View<'v, 'a> {
     /// A timestamp as text (RFC 3339).
     Timestamp(String),
     /// A list of an object.
-    JsonList(&'a [Json]),
+    JsonList(Array<'a>),
     /// A map of an object.
-    JsonMap(&'a Map<String, Json>),
+    JsonMap(Object<'a>),
     /// A list that the expression made.
     List(Vec<Value<'a>>),
     /// A map that the expression made, in the order of its keys.
@@ -57,8 +57,8 @@ impl<'a> Value<'a> {
             Val::Bytes(bytes) => View::Bytes(bytes),
             Val::Duration(nanoseconds) => View::Duration(*nanoseconds),
             Val::Timestamp(instant) => View::Timestamp(temporal::timestamp_text(instant).unwrap_or_default()),
-            Val::JsonList(items) => View::JsonList(items),
-            Val::JsonMap(map) => View::JsonMap(map),
+            Val::JsonList(items) => View::JsonList(*items),
+            Val::JsonMap(map) => View::JsonMap(*map),
             Val::List(list) => View::List(list.items.iter().cloned().map(Value).collect()),
             Val::Map(map) => {
                 let entries = map.entries.iter();
@@ -86,18 +86,19 @@ impl<'a> Value<'a> {
 
 #[cfg(test)]
 mod tests {
+    use sallyport_document::Document;
     use serde_json::json;
 
     use crate::{Activation, Limits, Program, Scope, Value};
 
     #[test]
     fn what_was_made_is_told_from_what_was_taken() {
-        let object = json!({"list": [1], "map": {"a": 1}});
+        let object = Document::of(&json!({"list": [1], "map": {"a": 1}})).unwrap();
         let rows = [
             ("null", "Null"),
-            ("object.list", "JsonList([Number(1)])"),
+            ("object.list", "JsonList([1])"),
             ("object.list + [2]", "List([Value(Int(1)), Value(Int(2))])"),
-            ("object.map", "JsonMap({\"a\": Number(1)})"),
+            ("object.map", "JsonMap({\"a\": 1})"),
             ("{'a': 1u}", "Map([(Value(Str(Borrowed(\"a\"))), Value(Uint(1)))])"),
             ("optional.of(true)", "Optional(Some(Value(Bool(true))))"),
             ("optional.none()", "Optional(None)"),

@@ -9,6 +9,7 @@ use sallyport_api::{
     MatchConstraints, OperationType, ParamKind, ParamRef, ParameterNotFoundAction, ResourceRule,
     ValidationAction,
 };
+use sallyport_document::{Document, Node};
 use serde_json::{Map, Value};
 use thiserror::Error;
 
@@ -46,7 +47,7 @@ pub(crate) struct Binding {
 enum Params {
     /// There are none: `params` is not declared, or null.
     None,
-    Inline(Value),
+    Inline(Document<'static>),
     Referenced {
         kind: ParamKind,
         namespace: Option<String>,
@@ -138,7 +139,11 @@ impl Binding {
         operations: &[OperationType],
     ) -> Result<Self, DefinitionError> {
         let params = match (&source.params, kind, &source.param_ref) {
-            (Some(params), None, None) => Params::Inline(Value::Object(params.clone())),
+            (Some(params), None, None) => {
+                let params = Document::of(&Value::Object(params.clone()))
+                    .map_err(|error| DefinitionError::field("params", error.to_string()))?;
+                Params::Inline(params)
+            }
             (Some(_), ..) => {
                 return Err(DefinitionError::field("params", "excludes paramKind and paramRef"));
             }
@@ -157,7 +162,7 @@ impl Binding {
         &'s self,
         documents: &Documents<'_>,
         objects: &'s Objects,
-    ) -> Result<Option<Cow<'s, [Option<&'s Value>]>>, PolicyError> {
+    ) -> Result<Option<Cow<'s, [Option<Node<'s>>]>>, PolicyError> {
         if !self.matches(documents, objects.schemas())? {
             return Ok(None);
         }
@@ -180,10 +185,10 @@ impl Binding {
         &'s self,
         objects: &'s Objects,
         namespace: &str,
-    ) -> Result<Cow<'s, [Option<&'s Value>]>, ParamError> {
+    ) -> Result<Cow<'s, [Option<Node<'s>>]>, ParamError> {
         let (kind, own, which, required) = match &self.params {
             Params::None => return Ok(Cow::Borrowed(&[None])),
-            Params::Inline(params) => return Ok(Cow::Owned(vec![Some(params)])),
+            Params::Inline(params) => return Ok(Cow::Owned(vec![Some(params.root())])),
             Params::Referenced { kind, namespace, which, required } => (kind, namespace, which, *required),
         };
         let found = known(kind, objects)?;

@@ -164,12 +164,10 @@ fn native(value: &Cel<'_>, depth: usize) -> Result<Node, ConfigurationError> {
             foreign("time.Time", plain.clone(), plain)
         }
         View::JsonList(items) => {
-            let items = items.iter().map(|item| Node::from_json(item, depth + 1));
-            Node::List(items.collect::<Option<_>>().ok_or(ConfigurationError::TooDeep)?)
+            Node::from_json(&items.node().to_value(), depth).ok_or(ConfigurationError::TooDeep)?
         }
         View::JsonMap(map) => {
-            let fields = map.iter().map(|(key, item)| Some((key.clone(), Node::from_json(item, depth + 1)?)));
-            sorted(fields.collect::<Option<_>>().ok_or(ConfigurationError::TooDeep)?)
+            Node::from_json(&map.node().to_value(), depth).ok_or(ConfigurationError::TooDeep)?
         }
         View::List(items) => {
             let items = items.iter().map(|item| native(item, depth + 1)).collect::<Result<Vec<_>, _>>()?;

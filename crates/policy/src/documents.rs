@@ -2,6 +2,7 @@
 
 use std::cell::OnceCell;
 
+use sallyport_document::{Content, Document, Node};
 use serde_json::Value;
 
 use crate::error::PolicyError;
@@ -9,7 +10,7 @@ use crate::family::Family;
 use crate::namespaces::Namespaces;
 use crate::request::{Request, Review};
 
-type Parsed = OnceCell<Result<Option<Value>, PolicyError>>;
+type Parsed<'a> = OnceCell<Result<Option<Document<'a>>, PolicyError>>;
 
 /// The objects of one review.
 pub(crate) struct Documents<'a> {
@@ -17,10 +18,11 @@ pub(crate) struct Documents<'a> {
     /// What the objects say of their version, where it is not what they were sent with.
     api_version: Option<String>,
     namespaces: &'a Namespaces,
-    object: Parsed,
-    old_object: Parsed,
+    object: Parsed<'a>,
+    old_object: Parsed<'a>,
+    value: OnceCell<Value>,
     /// As policies of each family see it.
-    request: [OnceCell<Result<Value, PolicyError>>; 2],
+    request: [OnceCell<Result<Document<'static>, PolicyError>>; 2],
 }
 
 impl<'a> Documents<'a> {
@@ -31,6 +33,7 @@ impl<'a> Documents<'a> {
             namespaces,
             object: OnceCell::new(),
             old_object: OnceCell::new(),
+            value: OnceCell::new(),
             request: Default::default(),
         }
     }
@@ -43,36 +46,43 @@ impl<'a> Documents<'a> {
             namespaces: self.namespaces,
             object: OnceCell::new(),
             old_object: OnceCell::new(),
+            value: OnceCell::new(),
             request: Default::default(),
         }
     }
 
     /// The new object, `None` if absent or null. An error for what is not an object of JSON, or nests deeper
     /// than 127.
-    pub(crate) fn object(&self) -> Result<Option<&Value>, PolicyError> {
+    pub(crate) fn object(&self) -> Result<Option<Node<'_>>, PolicyError> {
         self.read(&self.object, "object", self.review.object)
     }
 
     /// The old object, likewise.
-    pub(crate) fn old_object(&self) -> Result<Option<&Value>, PolicyError> {
+    pub(crate) fn old_object(&self) -> Result<Option<Node<'_>>, PolicyError> {
         self.read(&self.old_object, "oldObject", self.review.old_object)
     }
 
+    /// The new object as something that can be changed; null if there is none.
+    pub(crate) fn value(&self) -> Result<&Value, PolicyError> {
+        let object = self.object()?;
+        Ok(self.value.get_or_init(|| object.map_or(Value::Null, Node::to_value)))
+    }
+
     /// `request` as expressions of a family's policies see it.
-    pub(crate) fn request(&self, family: Family) -> Result<&Value, PolicyError> {
+    pub(crate) fn request(&self, family: Family) -> Result<Node<'_>, PolicyError> {
         let with_empty = family.shows_empty_fields_of_requests();
         let [with, without] = &self.request;
         let cell = if with_empty { with } else { without };
-        cell.get_or_init(|| {
+        let request = cell.get_or_init(|| {
             let options = parse("options", self.review.options)?;
-            Ok(self.review.request.document(options.unwrap_or(Value::Null), with_empty))
-        })
-        .as_ref()
-        .map_err(Clone::clone)
+            let options = options.map_or(Value::Null, |options| options.root().to_value());
+            made("request", &self.review.request.document(options, with_empty))
+        });
+        request.as_ref().map(Document::root).map_err(Clone::clone)
     }
 
     /// `namespaceObject` as expressions see it: null for what has no namespace, Namespaces included.
-    pub(crate) fn namespace_object(&self) -> Result<Option<&'a Value>, PolicyError> {
+    pub(crate) fn namespace_object(&self) -> Result<Option<Node<'a>>, PolicyError> {
         if self.review.request.namespace.is_empty() || self.review.request.is_namespace() {
             return Ok(None);
         }
@@ -80,25 +90,25 @@ impl<'a> Documents<'a> {
     }
 
     /// The Namespace `name`, or an error saying that it is not known.
-    pub(crate) fn namespace(&self, name: &str) -> Result<&'a Value, PolicyError> {
+    pub(crate) fn namespace(&self, name: &str) -> Result<Node<'a>, PolicyError> {
         self.namespaces.get(name).ok_or_else(|| PolicyError::Namespace(name.to_owned()))
     }
 
     fn read<'c>(
         &self,
-        cell: &'c Parsed,
+        cell: &'c Parsed<'a>,
         document: &'static str,
-        text: &[u8],
-    ) -> Result<Option<&'c Value>, PolicyError> {
+        text: &'a [u8],
+    ) -> Result<Option<Node<'c>>, PolicyError> {
         let read = || {
-            let mut object = parse(document, text)?;
-            if let (Some(object), Some(version)) = (&mut object, &self.api_version) {
-                set_api_version(object, version);
-            }
-            Ok(object)
+            let Some(object) = parse(document, text)? else { return Ok(None) };
+            let Some(version) = &self.api_version else { return Ok(Some(object)) };
+            let mut object = object.root().to_value();
+            set_api_version(&mut object, version);
+            made(document, &object).map(Some)
         };
         match cell.get_or_init(read) {
-            Ok(value) => Ok(value.as_ref()),
+            Ok(document) => Ok(document.as_ref().map(Document::root)),
             Err(error) => Err(error.clone()),
         }
     }
@@ -111,14 +121,20 @@ pub(crate) fn set_api_version(object: &mut Value, version: &str) {
     }
 }
 
-fn parse(document: &'static str, text: &[u8]) -> Result<Option<Value>, PolicyError> {
+fn parse<'t>(document: &'static str, text: &'t [u8]) -> Result<Option<Document<'t>>, PolicyError> {
     if text.is_empty() {
         return Ok(None);
     }
-    match serde_json::from_slice(text) {
-        Ok(Value::Null) => Ok(None),
-        Ok(value @ Value::Object(_)) => Ok(Some(value)),
-        Ok(_) => Err(PolicyError::Document { document, problem: "it is not a JSON object".to_owned() }),
-        Err(error) => Err(PolicyError::Document { document, problem: error.to_string() }),
+    let unreadable = |problem: String| PolicyError::Document { document, problem };
+    let parsed = Document::parse(text).map_err(|error| unreadable(error.to_string()))?;
+    match parsed.root().content() {
+        Content::Null => Ok(None),
+        Content::Object(_) => Ok(Some(parsed)),
+        _ => Err(unreadable("it is not a JSON object".to_owned())),
     }
+}
+
+/// What was made here, as expressions see it.
+pub(crate) fn made(document: &'static str, value: &Value) -> Result<Document<'static>, PolicyError> {
+    Document::of(value).map_err(|error| PolicyError::Document { document, problem: error.to_string() })
 }

@@ -8,6 +8,7 @@ use sallyport_api::{ForEach, Variable};
 use sallyport_cel::{
     Activation, Authorizer, Budget, Limits, Program, Resource, Scope, Type, User, Value as Cel,
 };
+use sallyport_document::Node;
 use serde_json::Value;
 
 use crate::documents::Documents;
@@ -119,6 +120,7 @@ impl Expression {
 /// Which of the costlier variables the expressions of a policy use.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Uses {
+    object: bool,
     old_object: bool,
     request: bool,
     namespace_object: bool,
@@ -132,6 +134,7 @@ impl Uses {
     }
 
     fn note(&mut self, program: &Program) {
+        self.object |= program.uses("object");
         self.old_object |= program.uses("oldObject");
         self.request |= program.uses("request");
         self.namespace_object |= program.uses(NAMESPACE_OBJECT);
@@ -263,11 +266,11 @@ impl Loop {
 /// What the expressions of one policy see in one review, and until when they may run.
 #[derive(Clone, Copy)]
 pub(crate) struct Inputs<'a> {
-    pub(crate) object: Option<&'a Value>,
-    old_object: Option<&'a Value>,
-    request: Option<&'a Value>,
-    namespace_object: Option<&'a Value>,
-    params: Option<&'a Value>,
+    pub(crate) object: Option<Node<'a>>,
+    old_object: Option<Node<'a>>,
+    request: Option<Node<'a>>,
+    namespace_object: Option<Node<'a>>,
+    params: Option<Node<'a>>,
     /// The request, when the policy asks what its user may do.
     asking: Option<(&'a Request, &'a dyn Authorizer)>,
     patience: &'a Patience,
@@ -311,7 +314,7 @@ impl<'a> Inputs<'a> {
         patience: &'a Patience,
     ) -> Result<Self, PolicyError> {
         Ok(Self {
-            object: documents.object()?,
+            object: if uses.object { documents.object()? } else { None },
             old_object: if uses.old_object { documents.old_object()? } else { None },
             request: if uses.request { Some(documents.request(family)?) } else { None },
             namespace_object: if uses.namespace_object { documents.namespace_object()? } else { None },
@@ -322,7 +325,7 @@ impl<'a> Inputs<'a> {
     }
 
     /// The same with another object.
-    pub(crate) fn with_object<'b>(&self, object: &'b Value) -> Inputs<'b>
+    pub(crate) fn with_object<'b>(&self, object: Node<'b>) -> Inputs<'b>
     where
         'a: 'b,
     {
@@ -330,7 +333,7 @@ impl<'a> Inputs<'a> {
     }
 
     /// The same with these settings.
-    pub(crate) fn with_params(self, params: Option<&'a Value>) -> Self {
+    pub(crate) fn with_params(self, params: Option<Node<'a>>) -> Self {
         Self { params, ..self }
     }
 
@@ -375,7 +378,7 @@ impl<'a> Inputs<'a> {
     }
 }
 
-fn cel(value: Option<&Value>) -> Cel<'_> {
+fn cel(value: Option<Node<'_>>) -> Cel<'_> {
     value.map_or_else(Cel::null, Cel::from)
 }
 

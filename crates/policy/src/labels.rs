@@ -2,27 +2,27 @@
 
 use std::cell::OnceCell;
 
-use serde_json::{Map, Value};
+use sallyport_document::{Node, Object};
 
 use crate::documents::Documents;
 use crate::error::PolicyError;
 use crate::selector::Selector;
 
 /// The labels of an object, `None` if it has none.
-type Set<'d> = Option<&'d Map<String, Value>>;
+type Set<'d> = Option<Object<'d>>;
 /// Those of an object that may be absent.
 type Found<'d> = OnceCell<Result<Option<Set<'d>>, PolicyError>>;
 
 /// The labels of one review.
-pub(crate) struct Labels<'d> {
-    documents: &'d Documents<'d>,
+pub(crate) struct Labels<'d, 'a> {
+    documents: &'d Documents<'a>,
     namespace: Found<'d>,
     object: Found<'d>,
     old_object: Found<'d>,
 }
 
-impl<'d> Labels<'d> {
-    pub(crate) fn new(documents: &'d Documents<'_>) -> Self {
+impl<'d, 'a> Labels<'d, 'a> {
+    pub(crate) fn new(documents: &'d Documents<'a>) -> Self {
         Self { documents, namespace: OnceCell::new(), object: OnceCell::new(), old_object: OnceCell::new() }
     }
 
@@ -79,11 +79,11 @@ fn found<'c, 'd>(
     cell.get_or_init(find).as_ref().copied()
 }
 
-fn labels_of(object: &Value) -> Set<'_> {
-    object.get("metadata").and_then(|metadata| metadata.get("labels")).and_then(Value::as_object)
+fn labels_of(object: Node<'_>) -> Set<'_> {
+    object.at(&["metadata", "labels"]).and_then(Node::as_object)
 }
 
 /// An object that cannot have labels, such as the options of a CONNECT, matches no selector but the empty one.
-fn labels_if_any(object: &Value) -> Option<Set<'_>> {
+fn labels_if_any(object: Node<'_>) -> Option<Set<'_>> {
     object.get("metadata").is_some().then(|| labels_of(object))
 }

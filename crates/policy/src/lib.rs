@@ -26,6 +26,7 @@ mod binding;
 mod condition;
 mod configuration;
 mod conformance;
+mod current;
 mod decoding;
 mod diff;
 mod documents;

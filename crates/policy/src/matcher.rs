@@ -99,7 +99,7 @@ impl Matcher {
     }
 
     /// Whether the selectors match.
-    pub(crate) fn matches_selectors(&self, labels: &Labels<'_>) -> Result<bool, PolicyError> {
+    pub(crate) fn matches_selectors(&self, labels: &Labels<'_, '_>) -> Result<bool, PolicyError> {
         let (namespace, object) = (&self.namespace_selector, &self.object_selector);
         Ok((namespace.is_empty() || labels.match_namespace(namespace)?)
             && (object.is_empty() || labels.match_object(object)?))

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 
+use sallyport_document::{Document, Node};
 use serde_json::{Map, Value};
 
 /// The label that every Namespace has.
@@ -10,20 +11,20 @@ pub(crate) const NAME_LABEL: &str = "kubernetes.io/metadata.name";
 /// Namespace objects by name, for selectors and for `namespaceObject`.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Namespaces {
-    by_name: HashMap<String, Value>,
+    by_name: HashMap<String, Document<'static>>,
 }
 
 impl Namespaces {
     /// The object of the namespace `name`.
-    pub fn get(&self, name: &str) -> Option<&Value> {
-        self.by_name.get(name)
+    pub fn get(&self, name: &str) -> Option<Node<'_>> {
+        self.by_name.get(name).map(Document::root)
     }
 
     /// The objects in the order of their names.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = &Value> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = Node<'_>> {
         let mut namespaces: Vec<_> = self.by_name.iter().collect();
         namespaces.sort_unstable_by_key(|(name, _)| *name);
-        namespaces.into_iter().map(|(_, object)| object)
+        namespaces.into_iter().map(|(_, object)| object.root())
     }
 
     /// How many there are.
@@ -38,7 +39,7 @@ impl Namespaces {
 }
 
 impl FromIterator<Value> for Namespaces {
-    /// Takes Namespace objects; one without a name is left out, the last of several with one name counts. Each
+    /// Takes Namespace objects; one without a name, or of immense size, is left out, the last of several with one name counts. Each
     /// gets the label `kubernetes.io/metadata.name`, as the API server gives it.
     fn from_iter<I: IntoIterator<Item = Value>>(objects: I) -> Self {
         let mut by_name = HashMap::new();
@@ -54,6 +55,7 @@ impl FromIterator<Value> for Namespaces {
             if let Some(labels) = labels.as_object_mut() {
                 labels.insert(NAME_LABEL.to_owned(), Value::String(name.clone()));
             }
+            let Ok(object) = Document::of(&object) else { continue };
             by_name.insert(name, object);
         }
         Self { by_name }

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use sallyport_api::ParamKind;
+use sallyport_document::{Document, Node};
 use serde_json::Value;
 
 use crate::namespaces::Namespaces;
@@ -53,7 +54,7 @@ const CLUSTER_SCOPED: &[(&str, &str)] = &[
 pub struct Objects {
     namespaces: Arc<Namespaces>,
     /// By apiVersion and kind.
-    kinds: HashMap<(String, String), BTreeMap<Name, Value>>,
+    kinds: HashMap<(String, String), BTreeMap<Name, Document<'static>>>,
     /// What `CustomResourceDefinition` objects declare, by group and kind.
     declared: HashMap<(String, String), Declared>,
     schemas: Schemas,
@@ -84,14 +85,14 @@ type Name = (String, String);
 pub(crate) struct Kind<'o> {
     /// Whether they stand in namespaces.
     pub(crate) namespaced: bool,
-    objects: Option<&'o BTreeMap<Name, Value>>,
+    objects: Option<&'o BTreeMap<Name, Document<'static>>>,
     /// For the kind Namespace, whose objects are kept apart.
     namespaces: Option<&'o Namespaces>,
 }
 
 impl Objects {
-    /// Takes Namespaces and other objects. An object without apiVersion, kind or name is left out; the last of
-    /// several equally named ones counts.
+    /// Takes Namespaces and other objects. An object without apiVersion, kind or name, or of immense size, is left
+    /// out; the last of several equally named ones counts.
     pub fn new(namespaces: Arc<Namespaces>, others: impl IntoIterator<Item = Value>) -> Self {
         let others: Vec<Value> = others.into_iter().collect();
         let (schemas, problems) = Schemas::with_definitions(&others);
@@ -100,7 +101,7 @@ impl Objects {
             objects.declare(definition);
         }
         for object in others {
-            objects.insert(object);
+            objects.insert(&object);
         }
         objects
     }
@@ -139,7 +140,7 @@ impl Objects {
     }
 
     /// By its definition, for Kubernetes' own kinds by the list, else by how its objects are written.
-    fn is_namespaced(&self, group: &str, kind: &str, objects: Option<&BTreeMap<Name, Value>>) -> bool {
+    fn is_namespaced(&self, group: &str, kind: &str, objects: Option<&BTreeMap<Name, Document<'_>>>) -> bool {
         if let Some(declared) = self.declared.get(&key(group, kind)) {
             return declared.namespaced;
         }
@@ -165,42 +166,43 @@ impl Objects {
         self.declared.insert(key(names.0, names.1), declared);
     }
 
-    fn insert(&mut self, object: Value) {
-        let (api_version, kind) =
-            (text(&object, "/apiVersion").to_owned(), text(&object, "/kind").to_owned());
-        let name = text(&object, "/metadata/name").to_owned();
+    fn insert(&mut self, object: &Value) {
+        let (api_version, kind) = (text(object, "/apiVersion").to_owned(), text(object, "/kind").to_owned());
+        let name = text(object, "/metadata/name").to_owned();
         if api_version.is_empty() || kind.is_empty() || name.is_empty() {
             return;
         }
         let (group, _) = split(&api_version);
-        let mut namespace = text(&object, "/metadata/namespace").to_owned();
+        let mut namespace = text(object, "/metadata/namespace").to_owned();
         if namespace.is_empty() && self.is_namespaced(group, &kind, None) {
             DEFAULT_NAMESPACE.clone_into(&mut namespace);
         }
+        let Ok(object) = Document::of(object) else { return };
         self.kinds.entry((api_version, kind)).or_default().insert((namespace, name), object);
     }
 }
 
 impl<'o> Kind<'o> {
     /// The object with this name; `namespace` is ignored for kinds without one.
-    pub(crate) fn get(&self, namespace: &str, name: &str) -> Option<&'o Value> {
+    pub(crate) fn get(&self, namespace: &str, name: &str) -> Option<Node<'o>> {
         if let Some(namespaces) = self.namespaces {
             return namespaces.get(name);
         }
         let namespace = if self.namespaced { namespace } else { "" };
-        self.objects?.get(&(namespace.to_owned(), name.to_owned()))
+        self.objects?.get(&(namespace.to_owned(), name.to_owned())).map(Document::root)
     }
 
     /// The objects with such labels, in the order of their names.
-    pub(crate) fn select(&self, namespace: &str, selector: &Selector) -> Vec<&'o Value> {
+    pub(crate) fn select(&self, namespace: &str, selector: &Selector) -> Vec<Node<'o>> {
         if let Some(namespaces) = self.namespaces {
-            return namespaces.iter().filter(|object| selector.matches_object(object)).collect();
+            return namespaces.iter().filter(|object| selector.matches_object(*object)).collect();
         }
         let namespace = if self.namespaced { namespace } else { "" };
         let objects = self.objects.into_iter().flatten();
         objects
-            .filter(|((of, _), object)| of == namespace && selector.matches_object(object))
-            .map(|(_, object)| object)
+            .filter(|((of, _), _)| of == namespace)
+            .map(|(_, object)| object.root())
+            .filter(|object| selector.matches_object(*object))
             .collect()
     }
 }

@@ -4,10 +4,12 @@
 use std::time::Instant;
 
 use sallyport_api::FailurePolicy;
+use sallyport_document::Node;
 use serde_json::Value;
 
 use crate::apply::apply_configuration;
 use crate::binding::{self, Binding};
+use crate::current::Current;
 use crate::decoding;
 use crate::diff::{MAX_PATCH_BYTES, diff};
 use crate::documents::{Documents, set_api_version};
@@ -19,7 +21,7 @@ use crate::merge::merge;
 use crate::mutation::{Action, Change, CompiledMutation, CompiledMutations};
 use crate::outcome::{Gathering, Outcome, PolicyResult, ResultKind};
 use crate::patch;
-use crate::request::{GroupVersionKind, Request};
+use crate::request::Request;
 use crate::safety;
 use crate::set::{Candidate, Match, Set};
 
@@ -33,8 +35,7 @@ pub(crate) struct Run<'r> {
     changes: usize,
     /// Whether a mutation of one of the API server's own policies has succeeded.
     succeeded: bool,
-    /// The object as it is now; `None` as long as it is the one received.
-    current: Option<Value>,
+    current: Current,
 }
 
 /// A policy, what puts it in force, and its settings.
@@ -44,7 +45,7 @@ struct Invocation<'r> {
     name: &'r str,
     family: Family,
     binding: &'r Binding,
-    params: Option<&'r Value>,
+    params: Option<Node<'r>>,
 }
 
 /// An invocation that may run once more.
@@ -70,7 +71,7 @@ impl<'r> Run<'r> {
             gathering: Gathering::default(),
             changes: 0,
             succeeded: false,
-            current: None,
+            current: Current::default(),
         }
     }
 
@@ -239,11 +240,11 @@ impl<'r> Run<'r> {
     ) -> Result<ResultKind, PolicyError> {
         let Some(request) = request else { return self.invoke_on(invocation, self.documents) };
         let documents = self.documents.converted(request);
-        if let Some(current) = &mut self.current {
+        if let Some(current) = self.current.change() {
             set_api_version(current, &request.kind.api_version());
         }
         let outcome = self.invoke_on(invocation, &documents);
-        if let Some(current) = &mut self.current {
+        if let Some(current) = self.current.change() {
             set_api_version(current, &self.documents.review.request.kind.api_version());
         }
         outcome
@@ -257,32 +258,34 @@ impl<'r> Run<'r> {
         let Invocation { policy, name, family, params, .. } = invocation;
         let patience = Patience::default();
         let received = Inputs::fetch(documents, policy.uses, family, &patience)?.with_params(params);
-        let Some(original) = received.object else { return Ok(ResultKind::Unchanged) };
-        let inputs = received.with_object(self.current.as_ref().unwrap_or(original));
+        let Some(original) = documents.object()? else { return Ok(ResultKind::Unchanged) };
+        let inputs = received.with_object(self.current.node()?.unwrap_or(original));
         if !policy.hold(&inputs)? {
             return Ok(ResultKind::Skipped);
         }
         // A refused request needs nothing taken back.
         let rolls_back = family.rolls_back() && self.door == FailurePolicy::Ignore;
-        let snapshot = if rolls_back { self.current.clone() } else { None };
+        let snapshot = if rolls_back { self.current.value().cloned() } else { None };
         let immutable =
             family.keeps_immutable_fields() && safety::is_immutable(self.documents.review.request);
-        let before = if immutable { self.current.clone() } else { None };
-        let kind = &documents.review.request.kind;
-        let (mut changed, erred) = match self.mutations(invocation, &received, original, kind) {
+        let before = if immutable { self.current.value().cloned() } else { None };
+        let (mut changed, erred) = match self.mutations(invocation, &received, documents) {
             Ok(result) => result,
             Err(error) => {
                 if rolls_back {
-                    self.current = snapshot;
+                    *self.current.change() = snapshot;
                 }
                 return Err(error);
             }
         };
         if changed
             && immutable
-            && let Some(current) = &mut self.current
+            && let Some(current) = self.current.change()
         {
-            let before = before.as_ref().unwrap_or(original);
+            let before = match &before {
+                Some(before) => before,
+                None => documents.value()?,
+            };
             let restored = safety::restore_immutable(before, current);
             if !restored.is_empty() {
                 let fields = restored.join(", ");
@@ -308,12 +311,11 @@ impl<'r> Run<'r> {
         &mut self,
         invocation: Invocation<'_>,
         received: &Inputs<'_>,
-        original: &Value,
-        kind: &GroupVersionKind,
+        documents: &Documents<'_>,
     ) -> Result<(bool, bool), PolicyError> {
         let (mut changed, mut erred) = (false, false);
         for mutation in &invocation.policy.mutations {
-            match self.mutate(mutation, received, original, kind) {
+            match self.mutate(mutation, received, documents) {
                 Ok(this) => {
                     changed |= this;
                     self.succeeded |= invocation.family == Family::Kubernetes;
@@ -333,16 +335,15 @@ impl<'r> Run<'r> {
         &mut self,
         mutation: &CompiledMutation,
         received: &Inputs<'_>,
-        original: &Value,
-        kind: &GroupVersionKind,
+        documents: &Documents<'_>,
     ) -> Result<bool, PolicyError> {
-        let steps = {
-            let object = self.current.as_ref().unwrap_or(original);
-            mutation.evaluate(&received.with_object(object))?
+        let steps = match self.current.node()?.or(documents.object()?) {
+            Some(object) => mutation.evaluate(&received.with_object(object))?,
+            None => return Ok(false),
         };
         let mut changed = false;
         for change in steps {
-            changed |= self.carry_out(mutation, change, original, kind)?;
+            changed |= self.carry_out(mutation, change, documents)?;
         }
         Ok(changed)
     }
@@ -351,22 +352,25 @@ impl<'r> Run<'r> {
         &mut self,
         mutation: &CompiledMutation,
         change: Change,
-        original: &Value,
-        kind: &GroupVersionKind,
+        documents: &Documents<'_>,
     ) -> Result<bool, PolicyError> {
-        let target = self.current.as_ref().unwrap_or(original);
+        let nothing = match &change {
+            Change::Patch(operations) => operations.is_empty(),
+            Change::LibraryPatch(operations) => operations.is_empty(),
+            Change::Overlay(_) | Change::Configuration(_) => false,
+        };
+        if nothing {
+            return Ok(false);
+        }
+        let kind = &documents.review.request.kind;
+        let original = documents.value()?;
+        let target = self.current.value().unwrap_or(original);
         match (change, &mutation.action) {
             (Change::Patch(operations), Action::Patch(expression)) => {
-                if operations.is_empty() {
-                    return Ok(false);
-                }
                 let patched = patch::apply(expression, target, &operations)?;
                 self.put(expression, patched, original)
             }
             (Change::LibraryPatch(operations), Action::LibraryPatch(expression)) => {
-                if operations.is_empty() {
-                    return Ok(false);
-                }
                 let mut patched = library_patch::apply(expression, target, &operations)?;
                 if let Some(patched) = &mut patched {
                     decoding::decode(patched, target, kind, self.set.schemas())?;
@@ -374,12 +378,12 @@ impl<'r> Run<'r> {
                 self.put(expression, patched, original)
             }
             (Change::Overlay(overlay), _) => {
-                let target = self.current.get_or_insert_with(|| original.clone());
+                let target = self.current.change().get_or_insert_with(|| original.clone());
                 merge(target, overlay, self.set.schemas().of_kind_or_other(kind))
                     .map_err(|error| PolicyError::Merge(format!("{}.overlay", mutation.field), error))
             }
             (Change::Configuration(fields), Action::Configuration(expression)) => {
-                let target = self.current.get_or_insert_with(|| original.clone());
+                let target = self.current.change().get_or_insert_with(|| original.clone());
                 apply_configuration(target, fields, kind, self.set.schemas())
                     .map_err(|error| PolicyError::Configuration(expression.what().to_owned(), error))
             }
@@ -401,17 +405,17 @@ impl<'r> Run<'r> {
                 problem: "the result is not an object".to_owned(),
             });
         }
-        let changed = patched != *self.current.as_ref().unwrap_or(original);
+        let changed = patched != *self.current.value().unwrap_or(original);
         if changed {
-            self.current = Some(patched);
+            *self.current.change() = Some(patched);
         }
         Ok(changed)
     }
 
     fn finish(self) -> Outcome {
         let Self { documents, mut gathering, current, door, .. } = self;
-        let patch = match (documents.object(), &current) {
-            (Ok(Some(original)), Some(current)) => diff(original, current),
+        let patch = match (current.value(), documents.value()) {
+            (Some(current), Ok(original)) => diff(original, current),
             _ => None,
         };
         if let Some(patch) = patch.as_ref().filter(|patch| patch.len() > MAX_PATCH_BYTES) {

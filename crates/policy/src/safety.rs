@@ -18,9 +18,7 @@ pub(crate) fn is_mirror_pod(documents: &Documents<'_>) -> Result<bool, PolicyErr
         Some(object) => Some(object),
         None => documents.old_object()?,
     };
-    let annotations =
-        object.and_then(|object| object.get("metadata")).and_then(|meta| meta.get("annotations"));
-    Ok(annotations.is_some_and(|annotations| annotations.get(MIRROR).is_some()))
+    Ok(object.is_some_and(|object| object.at(&["metadata", "annotations", MIRROR]).is_some()))
 }
 
 /// Whether most of the object's spec cannot be changed any more: an existing pod.

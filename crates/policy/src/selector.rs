@@ -1,7 +1,7 @@
 //! Selectors over labels.
 
 use sallyport_api::{LabelSelector, LabelSelectorOperator};
-use serde_json::{Map, Value};
+use sallyport_document::{Node, Object};
 
 use crate::annotation;
 use crate::error::DefinitionError;
@@ -73,9 +73,8 @@ impl Selector {
     }
 
     /// Whether the labels in the metadata of `object` match.
-    pub(crate) fn matches_object(&self, object: &Value) -> bool {
-        let labels = object.get("metadata").and_then(|metadata| metadata.get("labels"));
-        self.matches(labels.and_then(Value::as_object))
+    pub(crate) fn matches_object(&self, object: Node<'_>) -> bool {
+        self.matches(object.at(&["metadata", "labels"]).and_then(Node::as_object))
     }
 
     /// Whether a namespace known by nothing but its name matches; `None` if its other labels matter.
@@ -92,9 +91,9 @@ impl Selector {
     }
 
     /// Whether these labels match.
-    pub(crate) fn matches(&self, labels: Option<&Map<String, Value>>) -> bool {
+    pub(crate) fn matches(&self, labels: Option<Object<'_>>) -> bool {
         self.requirements.iter().all(|requirement| {
-            let label = labels.and_then(|labels| labels.get(&requirement.key)).and_then(Value::as_str);
+            let label = labels.and_then(|labels| labels.get(&requirement.key)).and_then(Node::as_str);
             requirement.holds(label)
         })
     }

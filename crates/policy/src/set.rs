@@ -163,7 +163,7 @@ impl<D: Definition> Set<D> {
         &self,
         candidate: &Candidate<'_>,
         documents: &Documents<'_>,
-        labels: &Labels<'_>,
+        labels: &Labels<'_, '_>,
     ) -> Option<Match<'_, D>> {
         let index = candidate.index;
         let (entry, status) = (self.entries.get(index)?, self.statuses.get(index)?);

@@ -9,7 +9,7 @@ use sallyport_api::{
     ValidationPolicy, ValidationPolicySpec,
 };
 use sallyport_cel::{Activation, Budget, Scope, Type};
-use serde_json::Value;
+use sallyport_document::Node;
 
 use crate::admission_policy;
 use crate::annotation;
@@ -101,12 +101,14 @@ impl ValidationSet {
         gathering.results.reserve_exact(matches.len());
         let mut started = Instant::now();
         for Match { index, name, family, request, policy } in matches {
-            let converted = request.as_deref().map(|request| documents.converted(request));
-            let documents = converted.as_ref().unwrap_or(&documents);
             let mut report = Report { name, family, door, gathering: &mut gathering };
-            let result = match policy {
-                Ok(policy) => policy.review(documents, self.set.objects(), &mut report),
-                Err(error) => Some(report.misconfigured(None, &error)),
+            let objects = self.set.objects();
+            let result = match (policy, &request) {
+                (Ok(policy), None) => policy.review(&documents, objects, &mut report),
+                (Ok(policy), Some(request)) => {
+                    policy.review(&documents.converted(request), objects, &mut report)
+                }
+                (Err(error), _) => Some(report.misconfigured(None, &error)),
             };
             // The end of one is the beginning of the next.
             let ended = Instant::now();
@@ -425,7 +427,7 @@ impl CompiledValidations {
     fn evaluate<'s>(
         &'s self,
         documents: &Documents<'_>,
-        params: Option<&Value>,
+        params: Option<Node<'_>>,
     ) -> Result<Option<Findings<'s>>, PolicyError> {
         let patience = Patience::default();
         let inputs = Inputs::fetch(documents, self.uses, self.family, &patience)?.with_params(params);

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use fastrand::Rng;
 use sallyport_cel::{Activation, Limits, Program, Scope, Value};
+use sallyport_document::Document;
 use serde_json::{Value as Json, json};
 
 use crate::grammar::{Generator, Tree, object};
@@ -83,9 +84,11 @@ impl Round {
             Ok(program) => program,
             Err(error) => return failure("compile", &error.to_string()),
         };
+        let names = ["object", "oldObject", "params"];
+        let documents = names.map(|name| Document::of(&self.vars[name]).expect("it is small"));
         let mut activation = Activation::new(&scope, Limits::default());
-        for name in ["object", "oldObject", "params"] {
-            activation.bind(name, Value::from(&self.vars[name]));
+        for (name, document) in names.iter().zip(&documents) {
+            activation.bind(name, Value::from(document));
         }
         let outcome = program
             .evaluate(&activation)

@@ -2,6 +2,7 @@
 
 use fastrand::Rng;
 use sallyport_cel::{Activation, Limits, Program, Scope, Value};
+use sallyport_document::Document;
 use serde_json::{Value as Json, json};
 
 use crate::oracle::Oracle;
@@ -110,7 +111,7 @@ const TEXTS: &[&str] = &[
 fn ours(text: &str, pattern: &str) -> Option<bool> {
     let scope = Scope::new(&["object"]);
     let program = Program::compile("object.text.matches(object.pattern)", &scope).unwrap();
-    let object = json!({"text": text, "pattern": pattern});
+    let object = Document::of(&json!({"text": text, "pattern": pattern})).unwrap();
     let mut activation = Activation::new(&scope, Limits::default());
     activation.bind("object", Value::from(&object));
     program.evaluate(&activation).ok().map(|value| value.as_bool().unwrap())

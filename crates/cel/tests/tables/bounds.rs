@@ -4,6 +4,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use sallyport_cel::{Activation, Limits, MAX_DEPTH, MAX_SOURCE_BYTES, Program, Scope, Value};
+use sallyport_document::Document;
 use serde_json::{Value as Json, json};
 
 /// The stack of a worker thread of an async runtime, and of a thread of the standard library.
@@ -20,6 +21,7 @@ fn on_small_stack<T: Send + 'static>(run: impl FnOnce() -> T + Send + 'static) -
 /// What compiling and evaluating gives, with what it took.
 fn attempt(source: String, object: Json) -> (Result<Json, String>, Duration) {
     on_small_stack(move || {
+        let object = Document::of(&object).unwrap();
         let began = Instant::now();
         let scope = Scope::new(&["object"]);
         let result =
@@ -183,12 +185,13 @@ fn nesting_of_values_is_bounded() {
 #[test]
 fn objects_as_deep_as_parsers_make_them_are_compared_and_written() {
     on_small_stack(|| {
-        let object: Json = serde_json::from_str(&format!("{}{}", "[".repeat(127), "]".repeat(127))).unwrap();
+        let text = format!("{}{}", "[".repeat(127), "]".repeat(127));
+        let object = Document::parse(text.as_bytes()).unwrap();
         let scope = Scope::new(&["object"]);
         let mut activation = Activation::new(&scope, Limits::default());
         activation.bind("object", Value::from(&object));
         let program = Program::compile("object == object ? object : []", &scope).unwrap();
-        assert_eq!(program.evaluate(&activation).unwrap().to_json().unwrap(), object);
+        assert_eq!(program.evaluate(&activation).unwrap().to_json().unwrap(), object.root().to_value());
         let text = Program::compile("'%s'.format([object])", &scope).unwrap();
         assert_eq!(text.evaluate(&activation).unwrap().as_str().unwrap().len(), 254);
     });
@@ -226,7 +229,7 @@ fn each_evaluation_has_the_whole_limits() {
 #[test]
 fn output_is_bounded() {
     let scope = Scope::new(&["text"]);
-    let text = Json::String("x".repeat(100_000));
+    let text = Document::of(&Json::String("x".repeat(100_000))).unwrap();
     let mut activation = Activation::new(&scope, Limits::default());
     activation.bind("text", Value::from(&text));
     let program = Program::compile("lists.range(100).map(x, text)", &scope).unwrap();

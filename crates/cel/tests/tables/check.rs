@@ -3,6 +3,7 @@
 use std::thread;
 
 use sallyport_cel::{Activation, CompileError, Limits, Program, Scope, Type, Value};
+use sallyport_document::Document;
 use serde_json::json;
 
 /// The scope of a policy's expressions, with some definitions.
@@ -448,6 +449,7 @@ fn results_do_not_depend_on_declared_types() {
     assert_eq!(program.result_type(), &Type::String);
     let mut activation = Activation::new(&scope, Limits::default());
     let rows = [(json!("a"), json!("aa")), (json!(1), json!(2)), (json!([1]), json!([1, 1]))];
+    let rows = rows.map(|(value, sum)| (Document::of(&value).unwrap(), sum));
     for (value, sum) in &rows {
         activation.bind("text", Value::from(value));
         assert_eq!(program.evaluate(&activation).unwrap().to_json().unwrap(), *sum);

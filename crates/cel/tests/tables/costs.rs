@@ -1,6 +1,7 @@
 //! The API server's costs, to the last unit: each figure was seen there.
 
 use sallyport_cel::{Activation, Budget, EvalError, Limits, Program, Scope, Value};
+use sallyport_document::Document;
 use serde_json::{Value as Json, json};
 
 fn pod() -> Json {
@@ -20,7 +21,7 @@ fn pod() -> Json {
 fn cost(source: &str) -> u64 {
     let scope = Scope::new(&["object"]);
     let program = Program::compile(source, &scope).unwrap_or_else(|error| panic!("{source}: {error}"));
-    let object = pod();
+    let object = Document::of(&pod()).unwrap();
     let mut activation = Activation::new(&scope, Limits::default());
     activation.bind("object", Value::from(&object));
     let _ = program.evaluate(&activation);
@@ -123,7 +124,7 @@ fn definitions_are_counted_apart_and_in_the_expression_that_first_uses_them() {
     let mut scope = Scope::new(&["object"]);
     scope.define("name", Program::compile("object.metadata.name", &scope).unwrap());
     let program = Program::compile("variables.name == variables.name", &scope).unwrap();
-    let object = pod();
+    let object = Document::of(&pod()).unwrap();
     let mut activation = Activation::new(&scope, Limits::default());
     activation.bind("object", Value::from(&object));
     program.evaluate(&activation).unwrap();

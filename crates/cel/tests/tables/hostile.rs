@@ -6,6 +6,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use sallyport_cel::{Activation, EvalError, Limits, Program, Scope, Value};
+use sallyport_document::Document;
 use serde_json::{Value as Json, json};
 
 use crate::bounds::{SOON, STACK_BYTES, expressions};
@@ -14,7 +15,7 @@ use crate::bounds::{SOON, STACK_BYTES, expressions};
 const AIM: Duration = Duration::from_millis(50);
 
 /// As large as reviews get: texts of a mebibyte, long lists, wide maps, deep nesting.
-fn object() -> Json {
+fn object() -> Document<'static> {
     let numbers: Vec<u32> = (0..20_000).collect();
     let names: Vec<Json> = (0..5_000).map(|i| json!({"name": format!("n{i}"), "value": "x"})).collect();
     let map: serde_json::Map<String, Json> = (0..20_000).map(|i| (format!("key{i}"), json!(i))).collect();
@@ -22,11 +23,12 @@ fn object() -> Json {
     for level in 0..100 {
         deep = json!({"a": deep, "b": [level, level], "c": "text"});
     }
-    json!({
+    let object = json!({
         "text": "a".repeat(1 << 20), "digits": "9".repeat(1 << 20), "wide": "é".repeat(1 << 19),
         "numbers": numbers, "names": names, "map": map, "deep": deep,
         "words": (0..20_000).map(|i| format!("word{i}")).collect::<Vec<_>>(),
-    })
+    });
+    Document::of(&object).unwrap()
 }
 
 /// Each is repeated until a limit ends it.
@@ -124,7 +126,7 @@ const REPEATED: &[&str] = &[
 ];
 
 /// The error that compiling and evaluating end with, if they do, and how long they take on a small stack.
-fn attempt(source: &str, object: &Json, limits: Limits) -> (Option<String>, Duration) {
+fn attempt(source: &str, object: &Document<'_>, limits: Limits) -> (Option<String>, Duration) {
     let run = || {
         let began = Instant::now();
         let scope = Scope::new(&["object"]);
@@ -189,7 +191,7 @@ fn each_limit_ends_what_the_others_let_through() {
 #[ignore = "measures what is optimised: make bench"]
 fn hostile_expressions_end_within_50_ms() {
     let object = object();
-    let nothing = json!({"a": null});
+    let nothing = Document::of(&json!({"a": null})).unwrap();
     let small = expressions().into_iter().map(|(_, source, _)| (source, &nothing));
     let large = REPEATED.iter().map(|expression| (repeated(expression), &object));
     let mut slow = String::new();

@@ -13,6 +13,7 @@ mod speed;
 mod surface;
 
 use sallyport_cel::{Activation, Limits, Program, Scope, Value};
+use sallyport_document::Document;
 use serde_json::{Value as Json, json};
 
 /// A pod with one of everything that the tables look at.
@@ -38,7 +39,7 @@ fn object() -> Json {
 fn run(source: &str) -> Result<Json, String> {
     let scope = Scope::new(&["object", "oldObject"]);
     let program = Program::compile(source, &scope).map_err(|error| error.to_string())?;
-    let (object, old_object) = (object(), Json::Null);
+    let [object, old_object] = [object(), Json::Null].map(|value| Document::of(&value).unwrap());
     let mut activation = Activation::new(&scope, Limits::default());
     activation.bind("object", Value::from(&object));
     activation.bind("oldObject", Value::from(&old_object));

@@ -3,6 +3,7 @@
 use std::thread;
 
 use sallyport_cel::{Activation, EvalError, Limits, Program, Scope, Value};
+use sallyport_document::Document;
 use serde_json::json;
 
 #[test]
@@ -17,7 +18,7 @@ fn definitions_are_evaluated_once_and_only_when_used() {
     define(&mut scope, "broken", "object.nothing");
     let program = Program::compile("variables.count == 1000", &scope).unwrap();
     let items: Vec<_> = (0..1000).map(|i| json!({"name": i.to_string()})).collect();
-    let object = json!({"items": items});
+    let object = Document::of(&json!({"items": items})).unwrap();
 
     // Enough for the first evaluation, which goes through the list, and hardly more.
     let mut activation = Activation::new(&scope, Limits { ticks: 6_000, ..Limits::default() });
@@ -42,7 +43,7 @@ fn rebinding_keeps_definitions_and_later_scopes_keep_programs() {
     let slot = scope.variable("item");
     assert_eq!(scope.variable("item"), slot);
     let program = Program::compile("variables.twice + item", &scope).unwrap();
-    let object = json!({"a": 2});
+    let object = Document::of(&json!({"a": 2})).unwrap();
     let mut activation = Activation::new(&scope, Limits::default());
     activation.bind("object", Value::from(&object));
     assert_eq!(program.evaluate(&activation).unwrap_err(), EvalError::Unbound("item".to_owned()));
@@ -78,7 +79,7 @@ fn uses_sees_through_definitions_and_not_into_macro_variables() {
 
 #[test]
 fn values_borrow_from_the_json_alone() {
-    let object = json!({"list": ["a", "b"], "null": null});
+    let object = Document::of(&json!({"list": ["a", "b"], "null": null})).unwrap();
     let names: Vec<Value<'_>> = {
         let scope = Scope::new(&["object"]);
         let program = Program::compile("object.list", &scope).unwrap();
@@ -125,7 +126,7 @@ fn compile_errors_show_their_place_first() {
 
 #[test]
 fn values_can_be_taken_apart() {
-    let object = json!({"b": 1, "a": [2.5]});
+    let object = Document::of(&json!({"b": 1, "a": [2.5]})).unwrap();
     let scope = Scope::new(&["object"]);
     let mut activation = Activation::new(&scope, Limits::default());
     activation.bind("object", Value::from(&object));

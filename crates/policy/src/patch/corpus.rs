@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use sallyport_cel::{Scope, Value as Cel};
+use sallyport_document::Document;
 use serde_json::Value;
 
 use super::{apply, operations};
@@ -26,7 +27,7 @@ fn cases(file: &str) -> Vec<Value> {
 /// `None` when a `test` failed.
 fn patched(document: &Value, patch: &Value) -> Result<Option<Value>, PolicyError> {
     let expression = Expression::compile("patch", "null", &Scope::default(), &mut Uses::default()).unwrap();
-    let (operations, _) = operations(&expression, &Cel::from(patch))?;
+    let (operations, _) = operations(&expression, &Cel::from(&Document::of(patch).unwrap()))?;
     apply(&expression, document, &operations)
 }
 

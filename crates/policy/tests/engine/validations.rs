@@ -252,3 +252,13 @@ spec:
         .review(&review(&request, br#"{"metadata":{"name":"new"}}"#), FailurePolicy::Fail);
     assert!(outcome.allowed, "{outcome:?}");
 }
+
+#[test]
+fn an_object_that_no_expression_looks_at_is_not_read() {
+    let request = pod_request(Operation::Create);
+    for (expression, allowed) in [("request.operation == 'CREATE'", true), ("has(object.kind)", false)] {
+        let policy = validate_pods("p", &format!("  validations: [{{expression: \"{expression}\"}}]"));
+        let outcome = validation_set(&[&policy]).review(&review(&request, b"{"), FailurePolicy::Fail);
+        assert_eq!(outcome.allowed, allowed, "{expression}: {outcome:?}");
+    }
+}

@@ -4,6 +4,7 @@ use std::hint::black_box;
 use std::time::Duration;
 
 use sallyport_cel::{Activation, Limits, Program, Scope, Value};
+use sallyport_document::Document;
 
 use crate::table::shortest;
 
@@ -29,7 +30,7 @@ pub fn compile(source: &str) -> Duration {
     })
 }
 
-pub fn evaluate(source: &str, object: &serde_json::Value) -> Duration {
+pub fn evaluate(source: &str, object: &Document<'_>) -> Duration {
     let scope = Scope::new(&["object", "oldObject"]);
     let program = Program::compile(source, &scope).unwrap();
     shortest(|| {

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::hint::black_box;
 use std::path::{Path, PathBuf};
 
+use sallyport_document::Document;
 use sallyport_policy::{
     FailurePolicy, GroupVersionKind, GroupVersionResource, MutationSet, Operation, Request, Review, UserInfo,
     ValidationSet,
@@ -54,6 +55,10 @@ impl Sample {
 
     pub fn parse(&self) {
         black_box(serde_json::from_slice::<Value>(black_box(&self.object)).unwrap());
+    }
+
+    pub fn read_document(&self) {
+        black_box(Document::parse(black_box(&self.object)).unwrap());
     }
 
     /// How many policies match, all of which must hold.

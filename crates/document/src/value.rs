@@ -1,0 +1,84 @@
+//! From and to `serde_json::Value`.
+
+use serde_json::{Map, Number, Value};
+
+use crate::builder::Builder;
+use crate::error::DocumentError;
+use crate::node::{Content, Node};
+use crate::tape::{Document, MAX_BYTES};
+
+impl Document<'static> {
+    /// A document of a value's copy. It recurses as deep as the value nests.
+    pub fn of(value: &Value) -> Result<Self, DocumentError> {
+        let mut builder = Builder::new("", 0);
+        write(&mut builder, value)?;
+        Ok(builder.document)
+    }
+}
+
+fn write(builder: &mut Builder<'_>, value: &Value) -> Result<(), DocumentError> {
+    if builder.document.tape.len() >= MAX_BYTES {
+        return Err(DocumentError::TooLarge);
+    }
+    match value {
+        Value::Null => builder.null(),
+        Value::Bool(value) => builder.bool(*value),
+        Value::Number(number) => {
+            if let Some(number) = number.as_i64() {
+                builder.int(number);
+            } else if let Some(number) = number.as_u64() {
+                builder.uint(number);
+            } else {
+                builder.float(number.as_f64().unwrap_or(f64::NAN));
+            }
+        }
+        Value::String(text) => {
+            let word = keep(builder, text)?;
+            builder.value(word);
+        }
+        Value::Array(items) => {
+            builder.open(false);
+            for item in items {
+                write(builder, item)?;
+            }
+            builder.close();
+        }
+        Value::Object(fields) => {
+            builder.open(true);
+            for (key, value) in fields {
+                let word = keep(builder, key)?;
+                builder.key(word);
+                write(builder, value)?;
+            }
+            builder.close();
+        }
+    }
+    Ok(())
+}
+
+fn keep(builder: &mut Builder<'_>, text: &str) -> Result<u64, DocumentError> {
+    if text.len() > MAX_BYTES - builder.document.kept.len() {
+        return Err(DocumentError::TooLarge);
+    }
+    Ok(builder.keep(text))
+}
+
+impl Node<'_> {
+    /// The value with everything in it, for those who are going to change it. It recurses as deep as the value
+    /// nests.
+    pub fn to_value(self) -> Value {
+        match self.content() {
+            Content::Null => Value::Null,
+            Content::Bool(value) => Value::Bool(value),
+            Content::Int(number) => Value::from(number),
+            Content::Uint(number) => Value::from(number),
+            Content::Float(number) => Number::from_f64(number).map_or(Value::Null, Value::Number),
+            Content::Str(text) => Value::from(text),
+            Content::Array(array) => array.iter().map(Node::to_value).collect(),
+            Content::Object(object) => {
+                let fields = object.entries().map(|(key, value)| (key.to_owned(), value.to_value()));
+                Value::Object(fields.collect::<Map<_, _>>())
+            }
+        }
+    }
+}
