@@ -16,7 +16,7 @@ pub enum FailurePolicy {
 }
 
 /// Whether a rule also matches other versions of the resource.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 pub enum MatchPolicy {
     /// Only the resource as the rule names it.
     Exact,
@@ -26,7 +26,7 @@ pub enum MatchPolicy {
 }
 
 /// An operation of the API server, or all of them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 pub enum OperationType {
     /// A new object.
     #[serde(rename = "CREATE")]
@@ -46,7 +46,7 @@ pub enum OperationType {
 }
 
 /// Which objects a rule covers by their scope.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 pub enum ResourceScope {
     /// Objects without a namespace; Namespaces themselves are such.
     Cluster,
@@ -139,7 +139,7 @@ pub struct LabelSelectorRequirement {
 }
 
 /// How a label relates to the values of its requirement.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 pub enum LabelSelectorOperator {
     /// The label is there and has one of the values.
     In,

@@ -173,8 +173,8 @@ impl Binding {
         match &self.matcher {
             None => Ok(true),
             Some(matcher) => {
-                let covered = matcher.matches_rules(documents.review.request, schemas).is_some();
-                Ok(covered && matcher.matches_selectors(&Labels::new(documents))?)
+                let covered = matcher.rules.matches(documents.review.request, schemas).is_some();
+                Ok(covered && matcher.selectors.match_labels(&Labels::new(documents))?)
             }
         }
     }

@@ -273,6 +273,7 @@ pub(crate) struct Inputs<'a> {
     params: Option<Node<'a>>,
     /// The request, when the policy asks what its user may do.
     asking: Option<(&'a Request, &'a dyn Authorizer)>,
+    uses: Uses,
     patience: &'a Patience,
 }
 
@@ -320,6 +321,7 @@ impl<'a> Inputs<'a> {
             namespace_object: if uses.namespace_object { documents.namespace_object()? } else { None },
             params: None,
             asking: uses.authorizer.then_some((documents.review.request, documents.review.authorizer)),
+            uses,
             patience,
         })
     }
@@ -351,11 +353,17 @@ impl<'a> Inputs<'a> {
     pub(crate) fn activate(&self, scope: &Scope) -> Activation<'a> {
         let mut activation = Activation::new(scope, Limits::default());
         activation.set_budget(Budget::POLICY);
-        activation.bind("object", cel(self.object));
-        activation.bind("oldObject", cel(self.old_object));
-        activation.bind("request", cel(self.request));
-        activation.bind(NAMESPACE_OBJECT, cel(self.namespace_object));
-        activation.bind(PARAMS, cel(self.params));
+        for (name, value, used) in [
+            ("object", self.object, self.uses.object),
+            ("oldObject", self.old_object, self.uses.old_object),
+            ("request", self.request, self.uses.request),
+            (NAMESPACE_OBJECT, self.namespace_object, self.uses.namespace_object),
+            (PARAMS, self.params, true),
+        ] {
+            if used {
+                activation.bind(name, cel(value));
+            }
+        }
         if let Some((request, authorizer)) = self.asking {
             let user = Arc::new(user(request));
             let resource = Resource {

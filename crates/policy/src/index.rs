@@ -1,18 +1,27 @@
 //! Which policies may match a resource, without looking at those that cannot.
+//!
+//! A tree: group, resource, subresource and operation lead to rules, rules to selectors, selectors to policies.
+//! Rules and selectors that several policies share are looked at once a request.
 
 use std::collections::HashMap;
 
+use indexmap::IndexMap;
 use sallyport_api::MatchPolicy;
 
-use crate::matcher::Matcher;
+use crate::matcher::{Matcher, Matching, Rules, Selectors};
 use crate::request::{GroupVersionResource, Operation, Request};
 use crate::schema::Schemas;
 
-/// Policies by group, resource, subresource and operation.
+/// Policies by what they match.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Index {
+    /// Indices of `rules`.
     groups: Names<Names<Names<Operations>>>,
+    rules: IndexMap<Rules, Selected>,
 }
+
+/// Policies by their selectors.
+type Selected = IndexMap<Selectors, Vec<usize>>;
 
 /// What stands under a name, or under `*`.
 #[derive(Clone, Debug)]
@@ -21,45 +30,61 @@ struct Names<T> {
     any: Option<Box<T>>,
 }
 
-/// The policies for each operation.
+/// What there is for each operation.
 #[derive(Clone, Debug, Default)]
 struct Operations {
-    policies: [Vec<usize>; Operation::ALL.len()],
+    rules: [Vec<usize>; Operation::ALL.len()],
+}
+
+/// Policies whose rules match a request.
+pub(crate) struct Candidates<'m> {
+    pub(crate) matching: Matching<'m>,
+    pub(crate) selected: &'m Selected,
 }
 
 impl Index {
     /// Takes up the policy with this index. Versions do not count; a resource that holds the same objects under
     /// another name or group does, unless the policy wants an exact match.
     pub(crate) fn insert(&mut self, policy: usize, matcher: &Matcher, schemas: &Schemas) {
-        for rule in &matcher.rules {
+        if let Some(selected) = self.rules.get_mut(&matcher.rules) {
+            selected.entry(matcher.selectors.clone()).or_default().push(policy);
+            return;
+        }
+        let index = self.rules.len();
+        for rule in &matcher.rules.included {
             let operations: Vec<Operation> = rule.operations().collect();
             for group in &rule.groups {
                 for (resource, sub) in &rule.resources {
-                    self.add(policy, &operations, group, resource, sub);
-                    if matcher.match_policy == MatchPolicy::Equivalent {
+                    self.add(index, &operations, group, resource, sub);
+                    if matcher.rules.match_policy == MatchPolicy::Equivalent {
                         for other in schemas.equivalents(group, resource, sub) {
                             let GroupVersionResource { group, resource, .. } = &other.resource;
-                            self.add(policy, &operations, group, resource, sub);
+                            self.add(index, &operations, group, resource, sub);
                         }
                     }
                 }
             }
         }
+        self.rules.insert(matcher.rules.clone(), IndexMap::from([(matcher.selectors.clone(), vec![policy])]));
     }
 
-    fn add(&mut self, policy: usize, operations: &[Operation], group: &str, resource: &str, sub: &str) {
+    fn add(&mut self, index: usize, operations: &[Operation], group: &str, resource: &str, sub: &str) {
         let place = self.groups.entry(group).entry(resource).entry(sub);
         for operation in operations {
-            if let Some(policies) = place.policies.get_mut(*operation as usize)
-                && policies.last() != Some(&policy)
+            if let Some(rules) = place.rules.get_mut(*operation as usize)
+                && rules.last() != Some(&index)
             {
-                policies.push(policy);
+                rules.push(index);
             }
         }
     }
 
-    /// The policies that may match, in ascending order.
-    pub(crate) fn candidates(&self, request: &Request) -> Vec<usize> {
+    /// The policies whose rules match.
+    pub(crate) fn candidates<'m>(
+        &'m self,
+        request: &'m Request,
+        schemas: &'m Schemas,
+    ) -> Vec<Candidates<'m>> {
         let mut found = Vec::new();
         self.collect(request, &request.resource, &request.sub_resource, &mut found);
         if let Some(resource) = &request.request_resource
@@ -69,7 +94,11 @@ impl Index {
         }
         found.sort_unstable();
         found.dedup();
-        found
+        let matching = |index| {
+            let (rules, selected) = self.rules.get_index(index)?;
+            Some(Candidates { matching: rules.matches(request, schemas)?, selected })
+        };
+        found.into_iter().filter_map(matching).collect()
     }
 
     fn collect(
@@ -82,8 +111,8 @@ impl Index {
         for group in self.groups.under(&resource.group) {
             for name in group.under(&resource.resource) {
                 for operations in name.under(sub_resource) {
-                    if let Some(policies) = operations.policies.get(request.operation as usize) {
-                        found.extend_from_slice(policies);
+                    if let Some(rules) = operations.rules.get(request.operation as usize) {
+                        found.extend_from_slice(rules);
                     }
                 }
             }
@@ -145,12 +174,18 @@ mod tests {
             sub_resource: sub_resource.to_owned(),
             ..Request::default()
         };
+        let schemas = Schemas::default();
+        let candidates = |operation, resource, sub_resource| {
+            let request = request(operation, resource, sub_resource);
+            let found = index.candidates(&request, &schemas);
+            found.iter().flat_map(|found| found.selected.values().flatten().copied()).collect::<Vec<_>>()
+        };
         let create = Operation::Create;
-        assert_eq!(index.candidates(&request(create, "resource7", "")), [7]);
-        assert!(index.candidates(&request(create, "pods", "")).is_empty());
-        assert_eq!(index.candidates(&request(create, "pods", "scale")).len(), 1000);
+        assert_eq!(candidates(create, "resource7", ""), [7]);
+        assert!(candidates(create, "pods", "").is_empty());
+        assert_eq!(candidates(create, "pods", "scale").len(), 1000);
         for operation in Operation::ALL.into_iter().filter(|operation| *operation != create) {
-            assert!(index.candidates(&request(operation, "resource7", "")).is_empty(), "{operation:?}");
+            assert!(candidates(operation, "resource7", "").is_empty(), "{operation:?}");
         }
     }
 }

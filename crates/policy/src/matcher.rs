@@ -1,6 +1,8 @@
 //! Whether a policy is about a request: rules, scopes and selectors.
 
-use sallyport_api::{MatchConstraints, MatchPolicy, OperationType, ResourceRule, ResourceScope};
+use sallyport_api::{
+    LabelSelector, MatchConstraints, MatchPolicy, OperationType, ResourceRule, ResourceScope,
+};
 
 use crate::error::{DefinitionError, PolicyError};
 use crate::labels::Labels;
@@ -20,23 +22,36 @@ pub(crate) enum Matching<'m> {
 }
 
 /// The match constraints of one policy.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub(crate) struct Matcher {
-    pub(crate) rules: Vec<Rule>,
+    pub(crate) rules: Rules,
+    pub(crate) selectors: Selectors,
+}
+
+/// The part of the constraints that looks at no object.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Rules {
+    pub(crate) included: Vec<Rule>,
     excluded: Vec<Rule>,
-    namespace_selector: Selector,
-    object_selector: Selector,
     pub(crate) match_policy: MatchPolicy,
 }
 
+/// The part that looks at labels.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Selectors {
+    namespace: Selector,
+    object: Selector,
+}
+
 /// A rule with its operations filled in and its resources split.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Rule {
     pub(crate) groups: Vec<String>,
     any_group: bool,
     versions: Vec<String>,
     any_version: bool,
-    operations: Vec<OperationType>,
+    /// Whether it covers an operation, by that.
+    operations: [bool; Operation::ALL.len()],
     /// Resource and subresource; the latter empty if none.
     pub(crate) resources: Vec<(String, String)>,
     names: Vec<String>,
@@ -64,45 +79,37 @@ impl Matcher {
                 })
                 .collect::<Result<Vec<_>, _>>()
         };
+        let selector = |field: &str, selector: &Option<LabelSelector>| {
+            Selector::compile(&format!("matchConstraints.{field}"), selector.as_ref())
+        };
         Ok(Self {
-            rules: rules("resourceRules", &constraints.resource_rules, operations)?,
-            excluded: rules(
-                "excludeResourceRules",
-                &constraints.exclude_resource_rules,
-                &[OperationType::All],
-            )?,
-            namespace_selector: Selector::compile(
-                "matchConstraints.namespaceSelector",
-                constraints.namespace_selector.as_ref(),
-            )?,
-            object_selector: Selector::compile(
-                "matchConstraints.objectSelector",
-                constraints.object_selector.as_ref(),
-            )?,
-            match_policy: constraints.match_policy,
+            rules: Rules {
+                included: rules("resourceRules", &constraints.resource_rules, operations)?,
+                excluded: rules(
+                    "excludeResourceRules",
+                    &constraints.exclude_resource_rules,
+                    &[OperationType::All],
+                )?,
+                match_policy: constraints.match_policy,
+            },
+            selectors: Selectors {
+                namespace: selector("namespaceSelector", &constraints.namespace_selector)?,
+                object: selector("objectSelector", &constraints.object_selector)?,
+            },
         })
     }
+}
 
-    /// Whether the rules match, looking at no object, and as which version they want to see it. `Exact` looks at
-    /// the resource that was asked for alone; `Equivalent` also at the version in which the API server hands the
-    /// object over, and at all others that hold the same objects.
-    pub(crate) fn matches_rules<'m>(
-        &self,
-        request: &'m Request,
-        schemas: &'m Schemas,
-    ) -> Option<Matching<'m>> {
-        let found = self.matching(&self.rules, request, schemas)?;
+impl Rules {
+    /// Whether they match, and as which version they want to see the object. `Exact` looks at the resource that was
+    /// asked for alone; `Equivalent` also at the version in which the API server hands the object over, and at all
+    /// others that hold the same objects.
+    pub(crate) fn matches<'m>(&self, request: &'m Request, schemas: &'m Schemas) -> Option<Matching<'m>> {
+        // The index has looked at the others already: these tell more.
         match self.matching(&self.excluded, request, schemas) {
-            None | Some(Matching::Unknown) => Some(found),
+            None | Some(Matching::Unknown) => self.matching(&self.included, request, schemas),
             Some(_) => None,
         }
-    }
-
-    /// Whether the selectors match.
-    pub(crate) fn matches_selectors(&self, labels: &Labels<'_, '_>) -> Result<bool, PolicyError> {
-        let (namespace, object) = (&self.namespace_selector, &self.object_selector);
-        Ok((namespace.is_empty() || labels.match_namespace(namespace)?)
-            && (object.is_empty() || labels.match_object(object)?))
     }
 
     fn matching<'m>(
@@ -145,6 +152,14 @@ impl Matcher {
     }
 }
 
+impl Selectors {
+    /// Whether both match.
+    pub(crate) fn match_labels(&self, labels: &Labels<'_, '_>) -> Result<bool, PolicyError> {
+        Ok((self.namespace.is_empty() || labels.match_namespace(&self.namespace)?)
+            && (self.object.is_empty() || labels.match_object(&self.object)?))
+    }
+}
+
 impl Rule {
     fn compile(
         field: &str,
@@ -163,6 +178,7 @@ impl Rule {
                 ));
             }
         }
+        let stated = if rule.operations.is_empty() { operations } else { &rule.operations };
         let resources = rule
             .resources
             .iter()
@@ -176,11 +192,8 @@ impl Rule {
             any_group: rule.api_groups.iter().any(|group| group == "*"),
             versions: rule.api_versions.clone(),
             any_version: rule.api_versions.iter().any(|version| version == "*"),
-            operations: if rule.operations.is_empty() {
-                operations.to_vec()
-            } else {
-                rule.operations.clone()
-            },
+            operations: Operation::ALL
+                .map(|operation| stated.iter().any(|stated| covers(*stated, operation))),
             resources,
             names: rule.resource_names.clone(),
             scope: rule.scope,
@@ -198,8 +211,11 @@ impl Rule {
 
     /// The operations that it covers.
     pub(crate) fn operations(&self) -> impl Iterator<Item = Operation> + '_ {
-        let covered = |operation: &Operation| self.operations.iter().any(|own| covers(*own, *operation));
-        Operation::ALL.into_iter().filter(covered)
+        Operation::ALL.into_iter().filter(|operation| self.covers(*operation))
+    }
+
+    fn covers(&self, operation: Operation) -> bool {
+        self.operations.get(operation as usize) == Some(&true)
     }
 
     /// The schemas of the kinds that the rule names.
@@ -216,7 +232,7 @@ impl Rule {
     }
 
     fn matches_request(&self, request: &Request) -> bool {
-        self.operations.iter().any(|operation| covers(*operation, request.operation))
+        self.covers(request.operation)
             && (self.names.is_empty() || self.names.contains(&request.name))
             && self.in_scope(request)
     }

@@ -179,7 +179,8 @@ impl Definition for CompiledMutations {
         let params = spec.param_kind.is_some() || spec.params.is_some();
         let conditions = Conditions::compile(&spec.match_conditions, params, *family, &mut uses)?;
         let scope = scope_with(&spec.variables, params, Purpose::Mutation, &mut uses)?;
-        let schemas: Vec<Schema<'_>> = matcher.rules.iter().flat_map(|rule| rule.schemas(schemas)).collect();
+        let schemas: Vec<Schema<'_>> =
+            matcher.rules.included.iter().flat_map(|rule| rule.schemas(schemas)).collect();
         let mutations = spec
             .mutations
             .iter()

@@ -16,6 +16,7 @@ use crate::documents::{Documents, set_api_version};
 use crate::error::PolicyError;
 use crate::expression::{Expression, Inputs, Patience};
 use crate::family::{self, Family};
+use crate::index::Candidates;
 use crate::library_patch;
 use crate::merge::merge;
 use crate::mutation::{Action, Change, CompiledMutation, CompiledMutations};
@@ -23,7 +24,7 @@ use crate::outcome::{Gathering, Outcome, PolicyResult, ResultKind};
 use crate::patch;
 use crate::request::Request;
 use crate::safety;
-use crate::set::{Candidate, Match, Set};
+use crate::set::{Match, Set};
 
 /// One review's way through the policies.
 pub(crate) struct Run<'r> {
@@ -75,7 +76,7 @@ impl<'r> Run<'r> {
         }
     }
 
-    pub(crate) fn all(mut self, candidates: &[Candidate<'_>]) -> Outcome {
+    pub(crate) fn all(mut self, candidates: &[Candidates<'_>]) -> Outcome {
         let mut again = Vec::new();
         let mut started = Instant::now();
         for Match { index, name, family, request, policy } in self.set.select(candidates, self.documents) {

@@ -8,12 +8,12 @@ use crate::error::DefinitionError;
 use crate::namespaces::NAME_LABEL;
 
 /// A selector that was found to be well formed.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Selector {
     requirements: Vec<Requirement>,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Requirement {
     key: String,
     operator: LabelSelectorOperator,

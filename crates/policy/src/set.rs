@@ -8,7 +8,7 @@ use sallyport_api::{FailurePolicy, MatchConstraints, OperationType};
 use crate::documents::Documents;
 use crate::error::{DefinitionError, PolicyError};
 use crate::family::Family;
-use crate::index::Index;
+use crate::index::{Candidates, Index};
 use crate::labels::Labels;
 use crate::matcher::{Matcher, Matching};
 use crate::objects::Objects;
@@ -60,12 +60,6 @@ pub(crate) struct Set<D: Definition> {
     /// Those under `Ignore`.
     ignoring: Index,
     objects: Arc<Objects>,
-}
-
-/// A policy whose rules match a request.
-pub(crate) struct Candidate<'m> {
-    index: usize,
-    matching: Matching<'m>,
 }
 
 /// A policy that matches a request.
@@ -134,46 +128,52 @@ impl<D: Definition> Set<D> {
         self.objects.schemas()
     }
 
-    /// The policies at `door` whose rules match, in the order of their names.
-    pub(crate) fn candidates<'m>(&'m self, request: &'m Request, door: FailurePolicy) -> Vec<Candidate<'m>> {
+    /// The policies at `door` whose rules match.
+    pub(crate) fn candidates<'m>(&'m self, request: &'m Request, door: FailurePolicy) -> Vec<Candidates<'m>> {
         let index = match door {
             FailurePolicy::Fail => &self.failing,
             FailurePolicy::Ignore => &self.ignoring,
         };
-        let candidates = index.candidates(request).into_iter();
-        let matching = |index| {
-            let matching = self.matcher(index)?.matches_rules(request, self.schemas())?;
-            Some(Candidate { index, matching })
-        };
-        candidates.filter_map(matching).collect()
+        index.candidates(request, self.schemas())
     }
 
-    /// The candidates whose selectors match too, or for which that cannot be told.
+    /// The candidates whose selectors match too, or for which that cannot be told, in the order of their names.
     pub(crate) fn select(
         &self,
-        candidates: &[Candidate<'_>],
+        candidates: &[Candidates<'_>],
         documents: &Documents<'_>,
     ) -> Vec<Match<'_, D>> {
         let labels = Labels::new(documents);
-        let matched = |candidate| self.matched(candidate, documents, &labels);
-        candidates.iter().filter_map(matched).collect()
+        let mut matches = Vec::new();
+        for Candidates { matching, selected } in candidates {
+            for (selectors, policies) in *selected {
+                let selects = selectors.match_labels(&labels);
+                if matches!(selects, Ok(false)) {
+                    continue;
+                }
+                let error = selects.err();
+                let of = |policy: &usize| self.matched(*policy, error.as_ref(), *matching, documents);
+                matches.extend(policies.iter().filter_map(of));
+            }
+        }
+        matches.sort_unstable_by_key(|matched| matched.index);
+        matches
     }
 
     fn matched(
         &self,
-        candidate: &Candidate<'_>,
+        index: usize,
+        error: Option<&PolicyError>,
+        matching: Matching<'_>,
         documents: &Documents<'_>,
-        labels: &Labels<'_, '_>,
     ) -> Option<Match<'_, D>> {
-        let index = candidate.index;
         let (entry, status) = (self.entries.get(index)?, self.statuses.get(index)?);
-        let policy = match (entry.matcher()?.matches_selectors(labels), entry) {
-            (Ok(false), _) => return None,
-            (Err(error), _) => Err(error),
-            (Ok(true), Entry::Good(good)) => Ok(&good.policy),
-            (Ok(true), Entry::Broken(_)) => Err(PolicyError::Broken(status.message.clone())),
+        let policy = match (error, entry) {
+            (Some(error), _) => Err(error.clone()),
+            (None, Entry::Good(good)) => Ok(&good.policy),
+            (None, Entry::Broken(_)) => Err(PolicyError::Broken(status.message.clone())),
         };
-        let (request, policy) = match self.converted(candidate.matching, documents) {
+        let (request, policy) = match self.converted(matching, documents) {
             Ok(request) => (request, policy),
             Err(error) => (None, policy.and(Err(error))),
         };
@@ -247,10 +247,6 @@ impl<D: Definition> Set<D> {
         if let Some(matcher) = entries.last().and_then(Entry::matcher).filter(|_| !unbound) {
             by_resource.insert(index, matcher, objects.schemas());
         }
-    }
-
-    fn matcher(&self, index: usize) -> Option<&Matcher> {
-        self.entries.get(index).and_then(Entry::matcher)
     }
 
     fn good(&self) -> impl Iterator<Item = ((&str, Family), &Arc<Good<D>>)> {

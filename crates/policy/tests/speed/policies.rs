@@ -20,7 +20,8 @@ spec:
   - expression: "true"
 "#;
 
-/// What keeps policies from matching a new pod of the namespace `shop`, and the fields that say so.
+/// What keeps policies from matching a new pod of the namespace `shop`, and the fields that say so, in which `INDEX`
+/// is another for each.
 pub const MATCHING_NOTHING: &[(&str, &str)] = &[
     (
         "for other resources",
@@ -47,7 +48,7 @@ pub const MATCHING_NOTHING: &[(&str, &str)] = &[
 "#,
     ),
     (
-        "for other namespaces",
+        "all for another namespace",
         r#"
   matchConstraints:
     resourceRules:
@@ -56,22 +57,41 @@ pub const MATCHING_NOTHING: &[(&str, &str)] = &[
 "#,
     ),
     (
-        "for other labels",
+        "each for another namespace",
         r#"
   matchConstraints:
     resourceRules:
     - {apiGroups: [""], apiVersions: [v1], resources: [pods]}
-    objectSelector: {matchLabels: {team: elsewhere}}
+    namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: elsewhere-INDEX}}
 "#,
     ),
     (
-        "excluding it",
+        "each for other labels",
+        r#"
+  matchConstraints:
+    resourceRules:
+    - {apiGroups: [""], apiVersions: [v1], resources: [pods]}
+    objectSelector: {matchLabels: {team: team-INDEX}}
+"#,
+    ),
+    (
+        "all excluding it",
         r#"
   matchConstraints:
     resourceRules:
     - {apiGroups: ["*"], apiVersions: ["*"], resources: ["*"]}
     excludeResourceRules:
     - {apiGroups: [""], apiVersions: [v1], resources: [pods]}
+"#,
+    ),
+    (
+        "each excluding it with another",
+        r#"
+  matchConstraints:
+    resourceRules:
+    - {apiGroups: ["*"], apiVersions: ["*"], resources: ["*"]}
+    excludeResourceRules:
+    - {apiGroups: [""], apiVersions: [v1], resources: [kind-INDEX, pods]}
 "#,
     ),
     (
@@ -158,6 +178,7 @@ pub fn restricted() -> Vec<String> {
 
 /// A policy that would refuse whatever it matched.
 pub fn other(index: usize, constraints: &str) -> String {
+    let constraints = constraints.replace("INDEX", &index.to_string());
     format!(
         r"
 apiVersion: sallyport.dev/v1alpha1
