@@ -86,7 +86,11 @@ impl<'a> Machine<'_, 'a> {
                 Node::OptionalSelect(_, field) => (field, true),
                 _ => break,
             };
-            if held || optional {
+            if let (Val::JsonMap(object), false) = (&value, held || optional) {
+                self.charge(UNIT)?;
+                let found = object.get(field).ok_or_else(|| EvalError::no_such_key(field))?;
+                value = Val::from_json(found);
+            } else if held || optional {
                 let Some(found) = optionals::field(&value, field)? else { return Ok(Found::Nothing) };
                 found.check_optional()?;
                 self.charge(UNIT)?;
