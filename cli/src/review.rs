@@ -1,6 +1,6 @@
 //! `sallyport review`: manifests and AdmissionReviews through a front, as an API server would send them.
 
-use crate::client::{Client, ClientError};
+use crate::client::Client;
 use crate::dev::DevState;
 use crate::door::{Door, Doors};
 use crate::json_lines;
@@ -480,7 +480,9 @@ impl Reviewer {
                 let message = String::from_utf8_lossy(&reply.body).trim().to_owned();
                 Decision::failed(door, Failure { code: Some(reply.status), message })
             }
-            Err(error) => Decision::failed(door, Failure { code: None, message: chain(&error) }),
+            Err(error) => {
+                Decision::failed(door, Failure { code: None, message: sallyport_policy::explain(&error) })
+            }
         };
         let goes_on = match &decision.verdict {
             Verdict::Allowed => true,
@@ -490,16 +492,6 @@ impl Reviewer {
         passage.outcome.decisions.push(decision);
         goes_on
     }
-}
-
-fn chain(error: &ClientError) -> String {
-    let mut text = error.to_string();
-    let mut source = std::error::Error::source(error);
-    while let Some(cause) = source {
-        text = format!("{text}: {cause}");
-        source = cause.source();
-    }
-    text
 }
 
 impl Decision {

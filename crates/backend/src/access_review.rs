@@ -2,7 +2,6 @@
 //!
 //! The invariant: a review that fails is an error of the question and never a decision, and asking ends in time.
 
-use std::error::Error as _;
 use std::fmt;
 use std::future::Future;
 use std::path::{Path, PathBuf};
@@ -88,16 +87,7 @@ impl AskError {
 
     /// The error and its sources in one line.
     fn explain(&self) -> String {
-        let mut text = self.to_string();
-        let mut source = self.source();
-        while let Some(cause) = source {
-            let told = cause.to_string();
-            if !text.ends_with(&told) {
-                text.push_str(": ");
-                text.push_str(&told);
-            }
-            source = cause.source();
-        }
+        let mut text = sallyport_policy::explain(self);
         if let Some((end, _)) = text.char_indices().nth(MAX_ERROR) {
             text.truncate(end);
         }

@@ -76,9 +76,31 @@ impl Node<'_> {
             Content::Str(text) => Value::from(text),
             Content::Array(array) => array.iter().map(Node::to_value).collect(),
             Content::Object(object) => {
-                let fields = object.entries().map(|(key, value)| (key.to_owned(), value.to_value()));
+                let fields = object.members().map(|(key, value)| (key.to_owned(), value.to_value()));
                 Value::Object(fields.collect::<Map<_, _>>())
             }
+        }
+    }
+}
+
+impl PartialEq<Value> for Node<'_> {
+    /// Equal to the value that [`Node::to_value`] would make of it.
+    fn eq(&self, other: &Value) -> bool {
+        match (self.content(), other) {
+            (Content::Null, Value::Null) => true,
+            (Content::Bool(left), Value::Bool(right)) => left == *right,
+            (Content::Int(left), Value::Number(right)) => right.as_i64() == Some(left),
+            (Content::Uint(left), Value::Number(right)) => right.as_u64() == Some(left),
+            (Content::Float(left), Value::Number(right)) => right.is_f64() && right.as_f64() == Some(left),
+            (Content::Str(left), Value::String(right)) => left == right,
+            (Content::Array(left), Value::Array(right)) => {
+                left.len() == right.len() && left.iter().zip(right).all(|(left, right)| left == *right)
+            }
+            (Content::Object(left), Value::Object(right)) => {
+                left.len() == right.len()
+                    && left.members().all(|(key, value)| right.get(key).is_some_and(|other| value == *other))
+            }
+            _ => false,
         }
     }
 }

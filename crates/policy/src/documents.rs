@@ -20,7 +20,6 @@ pub(crate) struct Documents<'a> {
     namespaces: &'a Namespaces,
     object: Parsed<'a>,
     old_object: Parsed<'a>,
-    value: OnceCell<Value>,
     /// As policies of each family see it.
     request: [OnceCell<Result<Document<'static>, PolicyError>>; 2],
 }
@@ -33,7 +32,6 @@ impl<'a> Documents<'a> {
             namespaces,
             object: OnceCell::new(),
             old_object: OnceCell::new(),
-            value: OnceCell::new(),
             request: Default::default(),
         }
     }
@@ -46,7 +44,6 @@ impl<'a> Documents<'a> {
             namespaces: self.namespaces,
             object: OnceCell::new(),
             old_object: OnceCell::new(),
-            value: OnceCell::new(),
             request: Default::default(),
         }
     }
@@ -60,12 +57,6 @@ impl<'a> Documents<'a> {
     /// The old object, likewise.
     pub(crate) fn old_object(&self) -> Result<Option<Node<'_>>, PolicyError> {
         self.read(&self.old_object, "oldObject", self.review.old_object)
-    }
-
-    /// The new object as something that can be changed; null if there is none.
-    pub(crate) fn value(&self) -> Result<&Value, PolicyError> {
-        let object = self.object()?;
-        Ok(self.value.get_or_init(|| object.map_or(Value::Null, Node::to_value)))
     }
 
     /// `request` as expressions of a family's policies see it.

@@ -160,7 +160,8 @@ impl PolicyError {
     }
 }
 
-fn explain(error: &dyn Error) -> String {
+/// An error and its sources in one line, what repeats its source once.
+pub fn explain(error: &dyn Error) -> String {
     let mut text = error.to_string();
     let mut source = error.source();
     while let Some(cause) = source {

@@ -81,13 +81,12 @@ impl Operation {
 /// `target` with the patch applied; `None` after a failed `test`, which makes the patch do nothing.
 pub(crate) fn apply(
     expression: &Expression,
-    target: &Value,
+    mut target: Value,
     operations: &[Operation],
 ) -> Result<Option<Value>, PolicyError> {
-    let mut patched = target.clone();
     let mut room = MAX_BYTES;
     for operation in operations {
-        let made = operation.makes(&patched);
+        let made = operation.makes(&target);
         let depth = operation.path.matches('/').count() + made.depth;
         if depth > MAX_DEPTH {
             return Err(PolicyError::Library(format!("the patch nests deeper than {MAX_DEPTH}")));
@@ -95,13 +94,13 @@ pub(crate) fn apply(
         room = room
             .checked_sub(made.bytes)
             .ok_or_else(|| PolicyError::TooLarge { what: expression.what().to_owned(), limit: MAX_BYTES })?;
-        match operation.apply(&mut patched) {
+        match operation.apply(&mut target) {
             Ok(()) => {}
             Err(Fault::Test) => return Ok(None),
             Err(Fault::Other(text)) => return Err(PolicyError::Library(text)),
         }
     }
-    Ok(Some(patched))
+    Ok(Some(target))
 }
 
 impl Operation {

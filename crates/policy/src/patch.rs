@@ -48,22 +48,21 @@ pub(crate) fn operations(
 /// Kubernetes.
 pub(crate) fn apply(
     expression: &Expression,
-    target: &Value,
+    mut target: Value,
     operations: &[PatchOperation],
 ) -> Result<Option<Value>, PolicyError> {
     let failed = |index: usize, problem: String| PolicyError::Patch {
         what: expression.what().to_owned(),
         problem: format!("operation {index}: {problem}"),
     };
-    let mut patched = target.clone();
     let mut room = MAX_BYTES;
     for (index, operation) in operations.iter().enumerate() {
         let path = operation.path();
         let added = match operation {
             PatchOperation::Add(add) => Measure::of(&add.value),
             PatchOperation::Replace(replace) => Measure::of(&replace.value),
-            PatchOperation::Copy(copy) => measure_at(&patched, copy.from.as_str()),
-            PatchOperation::Move(moved) => Measure { bytes: 0, ..measure_at(&patched, moved.from.as_str()) },
+            PatchOperation::Copy(copy) => measure_at(&target, copy.from.as_str()),
+            PatchOperation::Move(moved) => Measure { bytes: 0, ..measure_at(&target, moved.from.as_str()) },
             PatchOperation::Remove(_) | PatchOperation::Test(_) => Measure::default(),
         };
         let above = path.as_str().matches('/').count();
@@ -73,14 +72,14 @@ pub(crate) fn apply(
         room = room
             .checked_sub(added.bytes)
             .ok_or_else(|| PolicyError::TooLarge { what: expression.what().to_owned(), limit: MAX_BYTES })?;
-        if let Err(error) = json_patch::patch(&mut patched, std::slice::from_ref(operation)) {
+        if let Err(error) = json_patch::patch(&mut target, std::slice::from_ref(operation)) {
             if matches!(error.kind, PatchErrorKind::TestFailed) {
                 return Ok(None);
             }
             return Err(failed(index, format!("{} at {:?}", error.kind, error.path.as_str())));
         }
     }
-    Ok(Some(patched))
+    Ok(Some(target))
 }
 
 fn measure_at(document: &Value, path: &str) -> Measure {

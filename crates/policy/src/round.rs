@@ -283,17 +283,14 @@ impl<'r> Run<'r> {
             && immutable
             && let Some(current) = self.current.change()
         {
-            let before = match &before {
-                Some(before) => before,
-                None => documents.value()?,
-            };
-            let restored = safety::restore_immutable(before, current);
+            let before = before.unwrap_or_else(|| original.to_value());
+            let restored = safety::restore_immutable(&before, current);
             if !restored.is_empty() {
                 let fields = restored.join(", ");
                 self.gathering.warn(&format!(
                     "policy {name}: changes to {fields} were left out, because an existing pod cannot be changed there"
                 ));
-                changed = current != before;
+                changed = *current != before;
             }
         }
         if changed {
@@ -364,27 +361,28 @@ impl<'r> Run<'r> {
             return Ok(false);
         }
         let kind = &documents.review.request.kind;
-        let original = documents.value()?;
-        let target = self.current.value().unwrap_or(original);
+        let Some(original) = documents.object()? else { return Ok(false) };
+        let target = || self.current.value().cloned().unwrap_or_else(|| original.to_value());
         match (change, &mutation.action) {
             (Change::Patch(operations), Action::Patch(expression)) => {
-                let patched = patch::apply(expression, target, &operations)?;
+                let patched = patch::apply(expression, target(), &operations)?;
                 self.put(expression, patched, original)
             }
             (Change::LibraryPatch(operations), Action::LibraryPatch(expression)) => {
-                let mut patched = library_patch::apply(expression, target, &operations)?;
+                let target = target();
+                let mut patched = library_patch::apply(expression, target.clone(), &operations)?;
                 if let Some(patched) = &mut patched {
-                    decoding::decode(patched, target, kind, self.set.schemas())?;
+                    decoding::decode(patched, &target, kind, self.set.schemas())?;
                 }
                 self.put(expression, patched, original)
             }
             (Change::Overlay(overlay), _) => {
-                let target = self.current.change().get_or_insert_with(|| original.clone());
+                let target = self.current.change().get_or_insert_with(|| original.to_value());
                 merge(target, overlay, self.set.schemas().of_kind_or_other(kind))
                     .map_err(|error| PolicyError::Merge(format!("{}.overlay", mutation.field), error))
             }
             (Change::Configuration(fields), Action::Configuration(expression)) => {
-                let target = self.current.change().get_or_insert_with(|| original.clone());
+                let target = self.current.change().get_or_insert_with(|| original.to_value());
                 apply_configuration(target, fields, kind, self.set.schemas())
                     .map_err(|error| PolicyError::Configuration(expression.what().to_owned(), error))
             }
@@ -397,7 +395,7 @@ impl<'r> Run<'r> {
         &mut self,
         expression: &Expression,
         patched: Option<Value>,
-        original: &Value,
+        original: Node<'_>,
     ) -> Result<bool, PolicyError> {
         let Some(patched) = patched else { return Ok(false) };
         if !patched.is_object() {
@@ -406,17 +404,17 @@ impl<'r> Run<'r> {
                 problem: "the result is not an object".to_owned(),
             });
         }
-        let changed = patched != *self.current.value().unwrap_or(original);
-        if changed {
+        let same = self.current.value().map_or_else(|| original == patched, |current| *current == patched);
+        if !same {
             *self.current.change() = Some(patched);
         }
-        Ok(changed)
+        Ok(!same)
     }
 
     fn finish(self) -> Outcome {
         let Self { documents, mut gathering, current, door, .. } = self;
-        let patch = match (current.value(), documents.value()) {
-            (Some(current), Ok(original)) => diff(original, current),
+        let patch = match (current.value(), documents.object()) {
+            (Some(current), Ok(Some(original))) => diff(original, current),
             _ => None,
         };
         if let Some(patch) = patch.as_ref().filter(|patch| patch.len() > MAX_PATCH_BYTES) {

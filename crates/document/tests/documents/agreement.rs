@@ -235,6 +235,12 @@ fn a_document_of_a_value_is_the_value() {
         let Ok(value) = serde_json::from_str::<Value>(&text) else { continue };
         let made = Document::of(&value).unwrap();
         assert_eq!(made.root().to_value(), value);
+        assert_eq!(made.root(), value);
+        let mut other = String::new();
+        self::value(&mut rng, 0, &mut other);
+        if let Ok(other) = serde_json::from_str::<Value>(&other) {
+            assert_eq!(made.root() == other, value == other, "{value} {other}");
+        }
         assert_eq!(made, Document::parse(text.as_bytes()).unwrap());
         compared += 1;
     }

@@ -28,7 +28,7 @@ fn cases(file: &str) -> Vec<Value> {
 fn patched(document: &Value, patch: &Value) -> Result<Option<Value>, PolicyError> {
     let expression = Expression::compile("patch", "null", &Scope::default(), &mut Uses::default()).unwrap();
     let (operations, _) = operations(&expression, &Cel::from(&Document::of(patch).unwrap()))?;
-    apply(&expression, document, &operations)
+    apply(&expression, document.clone(), &operations)
 }
 
 /// What is wrong with the outcome of a case.
