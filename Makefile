@@ -61,7 +61,13 @@ bench: ## Load the path with the dist profile and print the figures
 	cargo test --locked --profile dist -p sallyport-cel --test tables -- --ignored --nocapture --test-threads 1
 	cargo test --locked --profile dist -p sallyport-policy --test speed -- --ignored --nocapture --test-threads 1
 
+fuzz: ## Feed each fuzz target for a minute, or SECONDS_EACH; needs the nightly toolchain and cargo-fuzz
+	cd fuzz && for target in $$(cargo +nightly fuzz list); do \
+		mkdir -p ../target/fuzz/corpus/$$target && cp -n corpus/$$target/* ../target/fuzz/corpus/$$target/ && \
+		CARGO_TARGET_DIR=../target/fuzz cargo +nightly fuzz run -O -a -s none $$target ../target/fuzz/corpus/$$target -- \
+			-max_total_time=$${SECONDS_EACH:-60} -timeout=5 -max_len=4096 -print_final_stats=1 || exit 1; done
+
 clean: ## Remove what was built here
 	cargo clean
 
-.PHONY: help demo test tools images e2e soak schema lint bench clean
+.PHONY: help demo test tools images e2e soak schema lint bench fuzz clean
