@@ -5,14 +5,16 @@ use std::sync::Arc;
 
 use crate::error::EvalError;
 use crate::meter::Meter;
-use crate::value::{Key, Val};
-
-/// Deepest nesting compared: what expressions can make and as much JSON as a parser takes.
-const MAX_DEPTH: usize = 256;
+use crate::value::{Key, MAX_NESTING, StructVal, Text, Val};
 
 /// Ticks of an item of a list that is compared, and of an entry of a map that is looked up, besides what is in it.
 const ITEM_TICKS: u64 = 2;
 const ENTRY_TICKS: u64 = 12;
+/// Fields of a struct that are passed over in a step, on the way to one.
+const FIELDS_PER_TICK: u64 = 16;
+/// Bytes of a text that a key is looked up with are gone through so many times: for the fingerprint, and beside
+/// those keys that begin alike.
+const KEY_PASSES: usize = 4;
 
 /// CEL's `==`: numbers compare across their types, values of other different types are not equal.
 pub(crate) fn equal(meter: &Meter, left: &Val<'_>, right: &Val<'_>) -> Result<bool, EvalError> {
@@ -26,15 +28,11 @@ pub(crate) fn is_incomparable(left: &Val<'_>, right: &Val<'_>) -> bool {
     if matches!(left, Val::Authorization(_)) {
         return !matches!(right, Val::Null);
     }
-    let own = matches!(
-        left,
-        Val::Quantity(_) | Val::Version(_) | Val::Url(_) | Val::Ip(_) | Val::Cidr(_) | Val::Format(_)
-    );
-    own && !matches!(right, Val::Null) && left.type_name() != right.type_name()
+    left.is_own() && !matches!(right, Val::Null) && left.type_name() != right.type_name()
 }
 
 fn nested_equal(meter: &Meter, left: &Val<'_>, right: &Val<'_>, depth: usize) -> Result<bool, EvalError> {
-    if depth > MAX_DEPTH {
+    if depth > MAX_NESTING {
         return Err(EvalError::TooDeep);
     }
     meter.tick(1)?;
@@ -53,7 +51,7 @@ fn nested_equal(meter: &Meter, left: &Val<'_>, right: &Val<'_>, depth: usize) ->
         (Val::Timestamp(left), Val::Timestamp(right)) => left == right,
         (Val::Type(left), Val::Type(right)) => left == right,
         (Val::Quantity(left), Val::Quantity(right)) => left.compare(right).is_eq(),
-        (Val::Version(left), Val::Version(right)) => left.compare(right).is_eq(),
+        (Val::Version(left), Val::Version(right)) => left.compare(meter, right)?.is_eq(),
         (Val::Url(left), Val::Url(right)) => {
             meter.work(left.text.len().min(right.text.len()))?;
             left.text == right.text
@@ -66,18 +64,7 @@ fn nested_equal(meter: &Meter, left: &Val<'_>, right: &Val<'_>, depth: usize) ->
             (Some(left), Some(right)) => nested_equal(meter, &left.value, &right.value, depth + 1)?,
             _ => false,
         },
-        (Val::Struct(left), Val::Struct(right)) => {
-            if left.type_name != right.type_name || left.fields.len() != right.fields.len() {
-                return Ok(false);
-            }
-            for (name, value) in &left.fields {
-                match right.get(name) {
-                    Some(other) if nested_equal(meter, value, other, depth + 1)? => {}
-                    _ => return Ok(false),
-                }
-            }
-            true
-        }
+        (Val::Struct(left), Val::Struct(right)) => structs_equal(meter, left, right, depth)?,
         (Val::JsonList(_) | Val::List(_), Val::JsonList(_) | Val::List(_)) => {
             lists_equal(meter, left, right, depth)?
         }
@@ -110,6 +97,7 @@ fn maps_equal(meter: &Meter, left: &Val<'_>, right: &Val<'_>, depth: usize) -> R
         Val::JsonMap(entries) => {
             for (key, value) in entries.members() {
                 meter.tick(ENTRY_TICKS)?;
+                look_up(meter, key.len())?;
                 match field(right, key) {
                     Some(other) if nested_equal(meter, &Val::from_json(value), &other, depth + 1)? => {}
                     _ => return Ok(false),
@@ -119,6 +107,7 @@ fn maps_equal(meter: &Meter, left: &Val<'_>, right: &Val<'_>, depth: usize) -> R
         Val::Map(entries) => {
             for (key, value) in &entries.entries {
                 meter.tick(ENTRY_TICKS)?;
+                look_up(meter, key.text_len())?;
                 match entry(right, key) {
                     Some(other) if nested_equal(meter, value, &other, depth + 1)? => {}
                     _ => return Ok(false),
@@ -126,6 +115,26 @@ fn maps_equal(meter: &Meter, left: &Val<'_>, right: &Val<'_>, depth: usize) -> R
             }
         }
         _ => return Ok(false),
+    }
+    Ok(true)
+}
+
+/// A field is looked for among all of the other.
+fn structs_equal(
+    meter: &Meter,
+    left: &StructVal<'_>,
+    right: &StructVal<'_>,
+    depth: usize,
+) -> Result<bool, EvalError> {
+    if left.type_name != right.type_name || left.fields.len() != right.fields.len() {
+        return Ok(false);
+    }
+    for (name, value) in &left.fields {
+        meter.tick(right.fields.len() as u64 / FIELDS_PER_TICK)?;
+        match right.get(name) {
+            Some(other) if nested_equal(meter, value, other, depth + 1)? => {}
+            _ => return Ok(false),
+        }
     }
     Ok(true)
 }
@@ -142,17 +151,30 @@ fn map_len(map: &Val<'_>) -> Option<usize> {
 pub(crate) fn field<'a>(map: &Val<'a>, name: &str) -> Option<Val<'a>> {
     match map {
         Val::JsonMap(entries) => entries.get(name).map(Val::from_json),
-        Val::Map(entries) => {
-            let name = Key::Str(crate::value::Text::Borrowed(name));
-            entries.get(&name).cloned()
-        }
+        Val::Map(entries) => entries.get(&Key::Str(Text::Borrowed(name))).cloned(),
         Val::Struct(made) => made.get(name).cloned(),
         _ => None,
     }
 }
 
+/// Counts a look-up with a key of so many bytes. Names in an expression are too short to matter.
+fn look_up(meter: &Meter, key: usize) -> Result<(), EvalError> {
+    meter.work(key.saturating_mul(KEY_PASSES))
+}
+
+/// The value that a map has under a key made at run time.
+pub(crate) fn looked_up<'a>(
+    meter: &Meter,
+    map: &Val<'a>,
+    key: &Val<'a>,
+) -> Result<Option<Val<'a>>, EvalError> {
+    let Some(key) = Key::to_find(key) else { return Ok(None) };
+    look_up(meter, key.text_len())?;
+    Ok(entry(map, &key))
+}
+
 /// The value under a key, in a map.
-pub(crate) fn entry<'a>(map: &Val<'a>, key: &Key<'_>) -> Option<Val<'a>> {
+fn entry<'a>(map: &Val<'a>, key: &Key<'_>) -> Option<Val<'a>> {
     match (map, key) {
         (Val::JsonMap(_) | Val::Struct(_), Key::Str(name)) => field(map, name),
         (Val::Map(entries), key) => entries.get(key).cloned(),
@@ -161,10 +183,10 @@ pub(crate) fn entry<'a>(map: &Val<'a>, key: &Key<'_>) -> Option<Val<'a>> {
 }
 
 /// CEL's `in`: an item of a list, or a key of a map. `None` when the right side is neither.
-pub(crate) fn contains(
+pub(crate) fn contains<'a>(
     meter: &Meter,
-    item: &Val<'_>,
-    container: &Val<'_>,
+    item: &Val<'a>,
+    container: &Val<'a>,
 ) -> Result<Option<bool>, EvalError> {
     Ok(match container {
         Val::JsonList(items) => {
@@ -183,25 +205,23 @@ pub(crate) fn contains(
             }
             Some(false)
         }
-        Val::JsonMap(_) | Val::Map(_) => {
-            Some(Key::from_value(item).is_some_and(|key| entry(container, &key).is_some()))
-        }
+        Val::JsonMap(_) | Val::Map(_) => Some(looked_up(meter, container, item)?.is_some()),
         _ => None,
     })
 }
 
-/// The order of two values: numbers among themselves, strings, bytes, bools, timestamps, durations. Never `None`,
-/// since a NaN is an error, as in Kubernetes; `function` is for the errors.
+/// The order of two values: numbers among themselves, strings, bytes, bools, timestamps, durations. A NaN, which
+/// has no place in it, is an error, as in Kubernetes; `function` is for the errors.
 pub(crate) fn order<'a>(
     meter: &Meter,
     function: &'static str,
     left: &Val<'a>,
     right: &Val<'a>,
-) -> Result<Option<Ordering>, EvalError> {
+) -> Result<Ordering, EvalError> {
     if is_nan(left) || is_nan(right) {
         return Err(EvalError::invalid(function, "NaN values cannot be ordered"));
     }
-    partial_order(meter, function, left, right)
+    Ok(partial_order(meter, function, left, right)?.unwrap_or(Ordering::Equal))
 }
 
 fn is_nan(value: &Val<'_>) -> bool {
@@ -281,7 +301,7 @@ pub(crate) fn truncate(double: f64) -> i128 {
     double as i128
 }
 
-/// The `int` that a double equals.
-pub(crate) fn integral(double: f64) -> Option<i64> {
-    if double.fract() == 0.0 { i64::try_from(truncate(double)).ok() } else { None }
+/// The integer that a double equals.
+pub(crate) fn integral(double: f64) -> Option<i128> {
+    (double.fract() == 0.0).then(|| truncate(double))
 }

@@ -18,21 +18,16 @@ use crate::machine::map_key;
 use crate::meter::Meter;
 use crate::plan::{Comprehension, Element, Entry, Field, Kind, Node, Operator};
 use crate::regexes::{Pattern, PatternUse};
-use crate::scope::Scope;
+use crate::scope::{QUALIFIERS, Scope, VARIABLES};
 use crate::syntax::{Fault, FaultKind};
 use crate::value::{Key, Text, Val};
 
 type Compiled<T = Node> = Result<T, Fault>;
 
-/// The identifier behind which definitions are found.
-const VARIABLES: &str = "variables";
-
 /// Functions that convert one value. Of a constant they are computed at compile time, as in Kubernetes, where
 /// their failing is an error then.
 const CONVERSIONS: &[&str] =
     &["bool", "bytes", "double", "duration", "dyn", "int", "string", "timestamp", "type", "uint"];
-/// Names that a variable with a dot in its name, or a type, begins with.
-const QUALIFIERS: &[&str] = &["Object", "authorizer", "google", "net"];
 
 /// Compiles a tree that was checked. Gives the plan and the names of the variables it reads, through definitions
 /// too.
@@ -361,7 +356,7 @@ impl Compiler<'_> {
                 _ => None,
             })
             .collect();
-        Ok(match constants.and_then(|entries| Val::map(entries).ok()) {
+        Ok(match constants.and_then(|entries| Val::map(&Meter::new(LIMITS), entries).ok()) {
             Some(map) => Node::Constant(map),
             None => Node::Map(entries),
         })

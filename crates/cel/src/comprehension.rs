@@ -7,8 +7,14 @@ use crate::error::EvalError;
 use crate::functions::Outcome;
 use crate::lists;
 use crate::machine::{Machine, map_key};
+use crate::meter::Meter;
 use crate::plan::{Comprehension, Kind, Node};
 use crate::value::{Key, Text, Val};
+
+/// Entries of an object whose keys are sorted each time they are gone through, at most.
+const MAX_UNSORTED: usize = 32;
+/// How often sorting so many goes through each key.
+const SORT_PASSES: usize = 5;
 
 /// What is gone through, as pairs: index and item, or key and value.
 enum Range<'r, 'a> {
@@ -19,14 +25,22 @@ enum Range<'r, 'a> {
 }
 
 impl<'r, 'a> Range<'r, 'a> {
-    fn of(value: &'r Val<'a>) -> Option<Self> {
-        Some(match value {
+    fn of(meter: &Meter, value: &'r Val<'a>) -> Result<Option<Self>, EvalError> {
+        Ok(Some(match value {
             Val::JsonList(items) => Self::Json(items.iter(), 0),
             Val::List(list) => Self::Items(&list.items, 0),
-            Val::JsonMap(map) => Self::Object(map.entries()),
+            Val::JsonMap(map) => {
+                // Those that have more are sorted when they are read.
+                if map.len() <= MAX_UNSORTED {
+                    let keys: usize = map.members().map(|(key, _)| key.len()).sum();
+                    meter.tick(map.len() as u64)?;
+                    meter.work(keys.saturating_mul(SORT_PASSES))?;
+                }
+                Self::Object(map.entries())
+            }
             Val::Map(map) => Self::Entries(&map.entries, 0),
-            _ => return None,
-        })
+            _ => return Ok(None),
+        }))
     }
 
     /// Whether the one variable of a macro is the first of the pair.
@@ -110,7 +124,7 @@ impl<'a> Machine<'_, 'a> {
             self.meter().charge(2 * UNIT + if range.is_err() { UNIT } else { 0 })?;
         }
         let ranged = range?;
-        let Some(mut range) = Range::of(ranged) else {
+        let Some(mut range) = Range::of(self.meter(), ranged)? else {
             return Err(EvalError::no_such_overload("@iterate", std::slice::from_ref(ranged)));
         };
         let (length, by_key) = (self.locals.len(), range.by_key());
@@ -132,7 +146,7 @@ impl<'a> Machine<'_, 'a> {
                 Err(EvalError::no_such_overload("@sortByAssociatedKeys", std::slice::from_ref(ranged)))
             }
             (None, None) if sorted => self.sort(comprehension.price, gathered.items),
-            (None, None) => finish(comprehension.kind, gathered),
+            (None, None) => finish(self.meter(), comprehension.kind, gathered),
         }
     }
 
@@ -251,7 +265,7 @@ impl<'a> Machine<'_, 'a> {
     }
 
     fn take_entries(&mut self, made: &Val<'a>, gathered: &mut Gathered<'a>) -> Result<(), EvalError> {
-        let mut entries = match Range::of(made) {
+        let mut entries = match Range::of(self.meter(), made)? {
             Some(entries) if entries.by_key() => entries,
             _ => return Err(EvalError::no_such_overload("transformMapEntry", std::slice::from_ref(made))),
         };
@@ -264,11 +278,11 @@ impl<'a> Machine<'_, 'a> {
     }
 }
 
-fn finish(kind: Kind, gathered: Gathered<'_>) -> Outcome<'_> {
+fn finish<'a>(meter: &Meter, kind: Kind, gathered: Gathered<'a>) -> Outcome<'a> {
     match kind {
         Kind::All | Kind::Exists => Ok(Val::Bool(kind == Kind::All)),
         Kind::ExistsOne => Ok(Val::Bool(gathered.holding == 1)),
         Kind::List | Kind::Sorted => Val::list(gathered.items),
-        Kind::Map | Kind::MapEntries => Val::map(gathered.entries),
+        Kind::Map | Kind::MapEntries => Val::map(meter, gathered.entries),
     }
 }

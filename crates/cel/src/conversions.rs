@@ -37,17 +37,23 @@ pub(crate) fn display(value: &Val<'_>) -> String {
     }
 }
 
+/// Digits of an integer that are read in a step: there may be any number of leading zeros.
+const DIGITS_PER_TICK: u64 = 16;
+
 fn refused(value: &Val<'_>, to: &'static str) -> EvalError {
     EvalError::conversion(value.type_name(), to)
 }
 
-fn int<'a>(_: &Meter, arguments: &[Val<'a>]) -> Outcome<'a> {
+fn int<'a>(meter: &Meter, arguments: &[Val<'a>]) -> Outcome<'a> {
     let [value] = arguments else { return Err(EvalError::no_such_overload("int", arguments)) };
     let converted = match value {
         Val::Int(value) => Some(*value),
         Val::Uint(value) => return i64::try_from(*value).map(Val::Int).map_err(|_| INT_RANGE),
         Val::Double(value) => return integer(*value).map(Val::Int).ok_or(INT_RANGE),
-        Val::Str(text) => text.parse().ok(),
+        Val::Str(text) => {
+            meter.tick(text.len() as u64 / DIGITS_PER_TICK)?;
+            text.parse().ok()
+        }
         Val::Timestamp(instant) => Some(instant.unix_timestamp()),
         Val::Duration(nanoseconds) => Some(*nanoseconds),
         _ => return Err(EvalError::no_such_overload("int", arguments)),
@@ -64,7 +70,7 @@ fn integer(double: f64) -> Option<i64> {
     i64::try_from(whole).ok().filter(|whole| *whole != i64::MAX && *whole != i64::MIN)
 }
 
-fn uint<'a>(_: &Meter, arguments: &[Val<'a>]) -> Outcome<'a> {
+fn uint<'a>(meter: &Meter, arguments: &[Val<'a>]) -> Outcome<'a> {
     let [value] = arguments else { return Err(EvalError::no_such_overload("uint", arguments)) };
     let converted = match value {
         Val::Uint(value) => Some(*value),
@@ -75,7 +81,10 @@ fn uint<'a>(_: &Meter, arguments: &[Val<'a>]) -> Outcome<'a> {
         }
         // Unlike an int's, this text has no sign.
         Val::Str(text) if text.starts_with('+') => None,
-        Val::Str(text) => text.parse().ok(),
+        Val::Str(text) => {
+            meter.tick(text.len() as u64 / DIGITS_PER_TICK)?;
+            text.parse().ok()
+        }
         _ => return Err(EvalError::no_such_overload("uint", arguments)),
     };
     converted.map(Val::Uint).ok_or_else(|| refused(value, "uint"))

@@ -14,12 +14,14 @@ use crate::check::{Overload, Type};
 use crate::error::EvalError;
 use crate::meter::Meter;
 use crate::plan::Operator;
-use crate::value::{Key, Val};
+use crate::value::{Key, MAX_NESTING, Val};
 
 /// What a character that is gone through costs.
 const TRAVERSAL: f64 = 0.1;
 /// What a character of a pattern multiplies the cost of a text by.
 const PATTERN: f64 = 0.25;
+/// A text up to here is gone through at once.
+const LONG_BYTES: usize = 64;
 /// A variable, a field, an ordinary call.
 pub(crate) const UNIT: u64 = 1;
 /// A list, a map, a struct that is made.
@@ -142,8 +144,8 @@ impl Price {
     pub(crate) fn charge_pair(self, meter: &Meter, left: &Val<'_>, right: &Val<'_>) -> Result<(), EvalError> {
         meter.charge(match self {
             Self::Free => return Ok(()),
-            Self::Equal if is_own(left) => UNIT,
-            Self::Equal | Self::Shorter => traversed(size(left).min(size(right))),
+            Self::Equal if left.is_own() => UNIT,
+            Self::Equal | Self::Shorter => traversed(smaller(left, right)),
             Self::Concatenation => traversed(size(left).saturating_add(size(right))),
             Self::Items => size(right),
             _ => UNIT,
@@ -274,18 +276,40 @@ pub(crate) fn size(value: &Val<'_>) -> u64 {
     }
 }
 
-/// Values of Kubernetes' own types, which are compared at once.
-fn is_own(value: &Val<'_>) -> bool {
-    matches!(
-        value,
-        Val::Quantity(_)
-            | Val::Version(_)
-            | Val::Url(_)
-            | Val::Ip(_)
-            | Val::Cidr(_)
-            | Val::Format(_)
-            | Val::Authorization(_)
-    )
+/// The size of the smaller of two values. A long text beside something small is not gone through.
+fn smaller(left: &Val<'_>, right: &Val<'_>) -> u64 {
+    if !is_long(left) && !is_long(right) {
+        return size(left).min(size(right));
+    }
+    let ((left_least, left_most), (right_least, right_most)) = (bounds(left), bounds(right));
+    if left_most <= right_least {
+        size(left)
+    } else if right_most <= left_least {
+        size(right)
+    } else {
+        size(left).min(size(right))
+    }
+}
+
+/// Whether its size may take long to find.
+fn is_long(value: &Val<'_>) -> bool {
+    match value {
+        Val::Str(text) => text.len() > LONG_BYTES,
+        Val::Optional(Some(_)) => true,
+        _ => false,
+    }
+}
+
+/// What the size is at least and at most, without going through a text: a character takes one byte to four.
+fn bounds(value: &Val<'_>) -> (u64, u64) {
+    match value {
+        Val::Str(text) => ((text.len() as u64).div_ceil(4), text.len() as u64),
+        Val::Optional(Some(optional)) => bounds(&optional.value),
+        value => {
+            let size = size(value);
+            (size, size)
+        }
+    }
 }
 
 /// Each item against each; texts cost a little more.
@@ -296,13 +320,10 @@ fn compared_with_itself(length: u64, first: Option<&Val<'_>>) -> u64 {
     ((float(length.saturating_mul(length)) * factor) as u64).saturating_add(UNIT + LIST)
 }
 
-/// Deepest nesting gone through: what expressions can make and as much JSON as a parser takes.
-const MAX_DEPTH: usize = 256;
-
 /// Everything inside a value: the tenth part of the bytes of texts, one for anything else.
 fn inside(meter: &Meter, value: &Val<'_>, depth: usize) -> Result<u64, EvalError> {
     meter.tick(1)?;
-    if depth > MAX_DEPTH {
+    if depth > MAX_NESTING {
         return Err(EvalError::TooDeep);
     }
     let mut cost = 0_u64;
@@ -347,4 +368,26 @@ fn inside_json(meter: &Meter, value: Node<'_>, depth: usize) -> Result<u64, Eval
 #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // as in `up`
 fn tenth(bytes: usize) -> u64 {
     (float(bytes as u64) * TRAVERSAL) as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{size, smaller};
+    use crate::value::Val;
+
+    #[test]
+    fn the_smaller_of_two_is_the_one_that_going_through_both_would_find() {
+        let texts =
+            ["", "a", "é", "ab", "éé", "\u{1f600}", "\u{1f600}\u{1f600}", "abcd", "abcdefgh", "éééé", "aéa"];
+        let texts = texts.iter().flat_map(|text| [1, 30, 100].map(|times| Val::text(text.repeat(times))));
+        let mut values: Vec<Val<'_>> = texts.chain([Val::Null, Val::Int(7)]).collect();
+        values.push(Val::optional(Val::text("éé".repeat(50))).unwrap());
+        values.push(Val::list(vec![Val::Null; 3]).unwrap());
+        values.push(Val::list(Vec::new()).unwrap());
+        for left in &values {
+            for right in &values {
+                assert_eq!(smaller(left, right), size(left).min(size(right)), "{left:?} {right:?}");
+            }
+        }
+    }
 }

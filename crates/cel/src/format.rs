@@ -7,15 +7,13 @@ use crate::error::{EvalError, quoted};
 use crate::functions::{Function, Outcome};
 use crate::meter::Meter;
 use crate::temporal;
-use crate::value::{Key, List, Val};
+use crate::value::{Key, List, MAX_NESTING, Val};
 
 pub(crate) const FUNCTIONS: &[Function] = &[Function::member("format", 2, format)];
 
 /// Decimals of `%f` and `%e` when none are asked for, and the most that may be.
 const DEFAULT_PRECISION: usize = 6;
 const MAX_PRECISION: usize = 1_000;
-/// Deepest nesting that `%s` writes.
-const MAX_DEPTH: usize = 256;
 /// Why something within a list or a map is refused.
 const NO_FORM: &str = "no formatting function for";
 
@@ -106,7 +104,7 @@ impl<'a> Formatter<'_, 'a> {
     }
 
     fn part(&mut self, value: &Val<'a>, depth: usize, refusal: &str) -> Result<(), EvalError> {
-        if depth > MAX_DEPTH {
+        if depth > MAX_NESTING {
             return Err(EvalError::TooDeep);
         }
         match value {
@@ -137,7 +135,7 @@ impl<'a> Formatter<'_, 'a> {
                 let entries = entries.entries.iter().map(|(key, value)| {
                     let key = match key {
                         Key::Str(text) => quoted(text.as_bytes()),
-                        other => other.text(),
+                        other => other.text().into_owned(),
                     };
                     (key, value.clone())
                 });

@@ -5,14 +5,12 @@ use serde_json::{Map, Number, Value as Json};
 
 use crate::error::EvalError;
 use crate::temporal;
-use crate::value::Val;
+use crate::value::{MAX_NESTING, Val};
 
 /// Most that a value may take, counting the text and a node's own size.
 const MAX_BYTES: usize = 8 << 20;
 /// What a node counts besides its text.
 const NODE_BYTES: usize = 32;
-/// Deepest nesting written: what expressions can make and as much JSON as a parser takes.
-const MAX_DEPTH: usize = 256;
 
 pub(crate) fn write(value: &Val<'_>) -> Result<Json, EvalError> {
     Writer { left: MAX_BYTES }.value(value, 0)
@@ -29,7 +27,7 @@ impl Writer {
     }
 
     fn value(&mut self, value: &Val<'_>, depth: usize) -> Result<Json, EvalError> {
-        if depth > MAX_DEPTH {
+        if depth > MAX_NESTING {
             return Err(EvalError::TooDeep);
         }
         self.spend(NODE_BYTES)?;
@@ -55,7 +53,9 @@ impl Writer {
             Val::JsonMap(map) => {
                 self.map(map.entries().map(|(k, v)| (k.to_owned(), Val::from_json(v))), depth)?
             }
-            Val::Map(map) => self.map(map.entries.iter().map(|(k, v)| (k.text(), v.clone())), depth)?,
+            Val::Map(map) => {
+                self.map(map.entries.iter().map(|(k, v)| (k.text().into_owned(), v.clone())), depth)?
+            }
             Val::Struct(made) => {
                 self.map(made.fields.iter().map(|(k, v)| (k.to_string(), v.clone())), depth)?
             }

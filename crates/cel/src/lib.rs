@@ -21,6 +21,7 @@ mod activation;
 mod addresses;
 mod arithmetic;
 mod authorizer;
+mod breadth;
 mod check;
 mod compare;
 mod compile;

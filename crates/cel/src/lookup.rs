@@ -140,7 +140,7 @@ impl<'a> Machine<'_, 'a> {
             Found::Plain(value) => value,
             Found::Held(value) => {
                 let key = self.evaluate(key)?;
-                let found = optionals::look(&value, &key)?;
+                let found = optionals::look(self.meter(), &value, &key)?;
                 return self.held(found);
             }
             // Nobody asks for the key when there is nothing to look into.
@@ -149,8 +149,8 @@ impl<'a> Machine<'_, 'a> {
         let key = self.evaluate(key);
         self.charge(UNIT)?;
         let key = key?;
-        let found = optionals::find(&value, &key)?.ok_or_else(|| match Key::from_value(&key) {
-            Some(key) if value.is_list() => EvalError::IndexOutOfBounds(key.text()),
+        let found = optionals::find(self.meter(), &value, &key)?.ok_or_else(|| match Key::from_value(&key) {
+            Some(key) if value.is_list() => EvalError::IndexOutOfBounds(key.text().into_owned()),
             Some(key) => EvalError::no_such_key(&key.text()),
             None => EvalError::no_such_overload("_[_]", &[value.clone(), key.clone()]),
         });
@@ -167,7 +167,7 @@ impl<'a> Machine<'_, 'a> {
         optionals::check_key(&key)?;
         let found = match found {
             Found::Plain(Val::Null) | Found::Nothing => None,
-            Found::Plain(value) | Found::Held(value) => optionals::look(&value, &key)?,
+            Found::Plain(value) | Found::Held(value) => optionals::look(self.meter(), &value, &key)?,
         };
         self.held(found)
     }

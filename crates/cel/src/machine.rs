@@ -21,6 +21,9 @@ use crate::{arithmetic, compare};
 /// Deepest nesting of steps, those of definitions included: in a debug build 2 MiB of stack hold twice as many.
 const MAX_DEPTH: usize = 256;
 
+/// What an error counts that a call gives: its text is made although nobody may ever read it.
+const ERROR_TICKS: u64 = 64;
+
 pub(crate) struct Machine<'e, 'a> {
     activation: &'e Activation<'a>,
     /// Variables of the comprehensions under way.
@@ -197,8 +200,12 @@ impl<'e, 'a> Machine<'e, 'a> {
 
     #[inline(never)]
     fn has_of_conditional(&mut self, has: &Node) -> Outcome<'a> {
+        let before = self.meter().cost();
         let value = self.evaluate(has);
-        self.meter().refund(UNIT);
+        // Steps that cost nothing leave nothing to take back: the cost never goes down.
+        if self.meter().cost() > before {
+            self.meter().refund(UNIT);
+        }
         value
     }
 
@@ -324,9 +331,8 @@ impl<'e, 'a> Machine<'e, 'a> {
     fn compared(&self, operator: Operator, left: &Val<'a>, right: &Val<'a>) -> Outcome<'a> {
         let meter = self.meter();
         let mismatch = || EvalError::no_such_overload(operator.name(), &[left.clone(), right.clone()]);
-        let ordered = |wanted: fn(Ordering) -> bool| {
-            compare::order(meter, operator.name(), left, right).map(|order| order.is_some_and(wanted))
-        };
+        let ordered =
+            |wanted: fn(Ordering) -> bool| compare::order(meter, operator.name(), left, right).map(wanted);
         let holds = match operator {
             Operator::Equal | Operator::NotEqual => {
                 if compare::is_incomparable(left, right) {
@@ -383,7 +389,7 @@ impl<'e, 'a> Machine<'e, 'a> {
             let key = map_key(&key)?;
             entries.extend(present(value, entry.optional)?.map(|value| (key, value)));
         }
-        Val::map(entries)
+        Val::map(self.meter(), entries)
     }
 
     #[inline(never)]
@@ -422,6 +428,9 @@ impl<'e, 'a> Machine<'e, 'a> {
             Some(error) => Err(error),
             None => (function.body)(self.meter(), values),
         };
+        if result.as_ref().is_err_and(|error| !error.is_limit()) {
+            self.meter().tick(ERROR_TICKS)?;
+        }
         price.charge(self.meter(), values, result.as_ref().ok())?;
         result
     }
@@ -452,7 +461,8 @@ impl<'e, 'a> Machine<'e, 'a> {
     fn optional_map(&mut self, operand: &Node, body: &Node, flat: bool) -> Outcome<'a> {
         let (before, deferred) = (self.meter().cost(), self.deferred_cost);
         let optional = self.find(operand);
-        let again = (self.meter().cost() - before).saturating_sub(self.deferred_cost - deferred);
+        let paid = self.deferred_cost.saturating_sub(deferred);
+        let again = self.meter().cost().saturating_sub(before).saturating_sub(paid);
         self.charge(UNIT)?;
         let held = match optional? {
             Found::Held(value) => value,

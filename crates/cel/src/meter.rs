@@ -17,8 +17,8 @@ const BYTES_PER_TICK: usize = 64;
 pub struct Limits {
     /// Cost as the API server counts it.
     pub cost: u64,
-    /// Steps: one for every node visited and every 64 bytes of bulk work, what costs nothing included. Two
-    /// million take some 40 ms.
+    /// Steps: one for every node visited and every 64 bytes of bulk work, what costs nothing included, and more for
+    /// what takes longer. Two million take some 40 ms; where a text is made for a pattern, several times that.
     pub ticks: u64,
     /// Bytes of strings, lists and maps made, whether kept or not.
     pub bytes: u64,

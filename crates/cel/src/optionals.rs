@@ -59,32 +59,23 @@ pub(crate) fn field<'a>(value: &Val<'a>, name: &str) -> Result<Option<Val<'a>>, 
 }
 
 /// What a value has at an index or under a key. What is neither list nor map has nothing.
-pub(crate) fn look<'a>(value: &Val<'a>, key: &Val<'a>) -> Result<Option<Val<'a>>, EvalError> {
+pub(crate) fn look<'a>(meter: &Meter, value: &Val<'a>, key: &Val<'a>) -> Result<Option<Val<'a>>, EvalError> {
     let holds = value.is_list() || matches!(value, Val::JsonMap(_) | Val::Map(_));
-    if holds { find(value, key) } else { Ok(None) }
+    if holds { find(meter, value, key) } else { Ok(None) }
 }
 
 /// An error for what Kubernetes does not take for a key at all; other keys that a map cannot have are missing.
 pub(crate) fn check_key(key: &Val<'_>) -> Result<(), EvalError> {
-    let is_no_key = matches!(
-        key,
-        Val::JsonMap(_)
-            | Val::JsonList(_)
-            | Val::Struct(_)
-            | Val::Optional(_)
-            | Val::Quantity(_)
-            | Val::Version(_)
-            | Val::Url(_)
-            | Val::Ip(_)
-            | Val::Cidr(_)
-            | Val::Format(_)
-            | Val::Authorization(_)
-    );
-    if is_no_key { Err(EvalError::no_such_overload("_[?_]", std::slice::from_ref(key))) } else { Ok(()) }
+    let is_no_key = matches!(key, Val::JsonMap(_) | Val::JsonList(_) | Val::Struct(_) | Val::Optional(_));
+    if is_no_key || key.is_own() {
+        Err(EvalError::no_such_overload("_[?_]", std::slice::from_ref(key)))
+    } else {
+        Ok(())
+    }
 }
 
 /// What a value has at an index or under a key. An error for values that have neither.
-pub(crate) fn find<'a>(value: &Val<'a>, key: &Val<'a>) -> Result<Option<Val<'a>>, EvalError> {
+pub(crate) fn find<'a>(meter: &Meter, value: &Val<'a>, key: &Val<'a>) -> Result<Option<Val<'a>>, EvalError> {
     let mismatch = || EvalError::no_such_overload("_[_]", &[value.clone(), key.clone()]);
     if value.is_list() {
         let index = match Key::from_value(key) {
@@ -95,7 +86,7 @@ pub(crate) fn find<'a>(value: &Val<'a>, key: &Val<'a>) -> Result<Option<Val<'a>>
         return Ok(index.and_then(|index| value.item(index)));
     }
     match value {
-        Val::JsonMap(_) | Val::Map(_) => Ok(Key::from_value(key).and_then(|key| compare::entry(value, &key))),
+        Val::JsonMap(_) | Val::Map(_) => compare::looked_up(meter, value, key),
         _ => Err(Key::from_value(key).map_or_else(mismatch, |key| EvalError::no_such_key(&key.text()))),
     }
 }

@@ -4,20 +4,30 @@ use std::cmp::Ordering;
 
 use crate::error::EvalError;
 use crate::functions::{Function, Outcome};
+use crate::meter::Meter;
 use crate::value::Val;
 
 pub(crate) const FUNCTIONS: &[Function] = &[
-    Function::member("compareTo", 2, |_, a| compare("compareTo", a, |order| Val::Int(order as i64))),
-    Function::member("isLessThan", 2, |_, a| compare("isLessThan", a, |order| Val::Bool(order.is_lt()))),
-    Function::member("isGreaterThan", 2, |_, a| {
-        compare("isGreaterThan", a, |order| Val::Bool(order.is_gt()))
+    Function::member("compareTo", 2, |meter, a| {
+        compare("compareTo", meter, a, |order| Val::Int(order as i64))
+    }),
+    Function::member("isLessThan", 2, |meter, a| {
+        compare("isLessThan", meter, a, |order| Val::Bool(order.is_lt()))
+    }),
+    Function::member("isGreaterThan", 2, |meter, a| {
+        compare("isGreaterThan", meter, a, |order| Val::Bool(order.is_gt()))
     }),
 ];
 
-fn compare<'a>(name: &'static str, arguments: &[Val<'a>], result: fn(Ordering) -> Val<'a>) -> Outcome<'a> {
+fn compare<'a>(
+    name: &'static str,
+    meter: &Meter,
+    arguments: &[Val<'a>],
+    result: fn(Ordering) -> Val<'a>,
+) -> Outcome<'a> {
     match arguments {
         [Val::Quantity(left), Val::Quantity(right)] => Ok(result(left.compare(right))),
-        [Val::Version(left), Val::Version(right)] => Ok(result(left.compare(right))),
+        [Val::Version(left), Val::Version(right)] => Ok(result(left.compare(meter, right)?)),
         _ => Err(EvalError::no_such_overload(name, arguments)),
     }
 }

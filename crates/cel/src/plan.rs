@@ -24,7 +24,7 @@ pub(crate) enum Node {
     Base(Box<Node>),
     Select(Box<Node>, Arc<str>),
     Has(Box<Node>, Arc<str>),
-    /// `has()` of what a conditional gives, which costs one less than its steps.
+    /// `has()` of what a conditional gives, which costs one less than its steps, if they cost anything.
     HasOfConditional(Box<Node>),
     OptionalSelect(Box<Node>, Arc<str>),
     Index(Box<(Node, Node)>),

@@ -38,8 +38,10 @@ pub(crate) const FUNCTIONS: &[Function] = &[
             .map(Val::Int)
             .ok_or_else(|| EvalError::invalid("asInteger", "cannot convert value to integer"))
     }),
-    Function::member("asApproximateFloat", 1, |_, a| {
-        Ok(Val::Double(only("asApproximateFloat", a)?.approximate()))
+    Function::member("asApproximateFloat", 1, |meter, a| {
+        let quantity = only("asApproximateFloat", a)?;
+        meter.tick(quantity.number.digits.len() as u64 / 8)?;
+        Ok(Val::Double(quantity.approximate()))
     }),
     Function::member("add", 2, |meter, a| combine("add", false, meter, a)),
     Function::member("sub", 2, |meter, a| combine("sub", true, meter, a)),
@@ -52,6 +54,8 @@ pub fn check_quantity(text: &str) -> Result<(), &'static str> {
 
 /// Longest text that is looked at, and most digits that a sum may have.
 const MAX_DIGITS: usize = 1 << 10;
+/// Steps of a sum of as many digits as there may be.
+const SUM_TICKS: u64 = 64;
 /// Digits that an integer is trusted to hold.
 const INTEGER_DIGITS: usize = 18;
 /// Decimals kept.
@@ -502,7 +506,9 @@ fn combine<'a>(name: &'static str, subtract: bool, meter: &Meter, arguments: &[V
         [Val::Quantity(left), Val::Int(right)] => (left, Quantity::of_integer(*right, 0, Notation::Exponent)),
         _ => return Err(EvalError::no_such_overload(name, arguments)),
     };
-    meter.produce(left.number.digits.len() + right.number.digits.len() + MAX_DIGITS / 64)?;
+    meter.produce(left.number.digits.len() + right.number.digits.len())?;
+    // Numbers of few digits may lie far apart.
+    meter.tick(SUM_TICKS)?;
     let sum = if subtract { left.plus(&right.negated())? } else { left.plus(&right)? };
     Ok(Val::Quantity(Arc::new(sum)))
 }

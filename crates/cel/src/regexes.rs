@@ -1,7 +1,10 @@
 //! `matches`, `find` and `findAll`.
 //!
-//! Patterns are Go's, as [`re2`] writes them for the `regex` crate, which like Go's takes time linear in the text.
-//! Literal patterns are compiled with the expression; others once an activation, as far as a small cache goes.
+//! Patterns are Go's, as [`re2`] writes them for the `regex` crate, which like Go's takes time linear in the text to
+//! find a match. How many steps a byte is depends on the pattern, and on texts that are made for it: see
+//! [`breadth`](crate::breadth). Finding all matches is not linear, since a search may go on far beyond the match
+//! that it ends with. Literal patterns are compiled with the expression; others once an activation, as far as a small
+//! cache goes.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -12,7 +15,7 @@ use crate::cost;
 use crate::error::EvalError;
 use crate::functions::{Function, Outcome};
 use crate::meter::Meter;
-use crate::re2;
+use crate::re2::{self, Translated};
 use crate::value::{Text, Val};
 
 pub(crate) const FUNCTIONS: &[Function] = &[
@@ -30,51 +33,93 @@ const MAX_COMPILED_BYTES: usize = 1 << 20;
 const ORDINARY_BYTES: usize = 64 << 10;
 /// Patterns that one activation keeps.
 const MAX_CACHED: usize = 16;
-/// Steps that compiling a pattern counts: it takes up to some milliseconds, so that few are enough.
+/// Steps that compiling a pattern counts: it takes up to some milliseconds, so that few are enough. Where upper and
+/// lower case are the same, wide sets take more, so many of their characters a step.
 const COMPILE_TICKS: u64 = 100_000;
-/// Bytes of text that count as one step with an ordinary pattern, and steps for a byte with another.
-const BYTES_PER_TICK: usize = 8;
-const HEAVY_TICKS_PER_BYTE: usize = 16;
+const FOLDED_PER_TICK: u64 = 16;
+/// How often the hash of a pattern made at run time, and comparing it, go through its text.
+const LOOK_UP_PASSES: usize = 4;
+/// What a match that is found counts, besides the text that is gone through.
+const MATCH_TICKS: u64 = 4;
+/// A search that may go beyond its match by all the text that is left counts this part of it, since few do.
+const BEYOND: u64 = 4;
+/// In this part of a step, what a byte of text counts: at least; with a pattern whose compiled form is large; and for
+/// each place of the pattern that may be under way, up to some and from there on.
+const PARTS: u64 = 32;
+const LEAST_PARTS: u64 = 4;
+const HEAVY_PARTS: u64 = 16 * PARTS;
+const NARROW: u64 = 16;
+const WIDE_PARTS: u64 = 4;
+/// Most bytes of a character.
+const CHARACTER_BYTES: u64 = 4;
 
 /// A compiled regular expression.
 #[derive(Debug)]
 pub(crate) struct Pattern {
     regex: Regex,
-    heavy: bool,
+    /// What a byte of text counts, in parts of a step.
+    parts: u64,
+    /// How far a search may look beyond its match, in bytes, if not to the end.
+    reach: Option<u64>,
     /// What applying it multiplies the cost of a text by.
     cost: u64,
 }
 
 impl Pattern {
     pub(crate) fn compile(source: &str) -> Result<Self, EvalError> {
-        if source.len() > MAX_PATTERN_BYTES {
-            return Err(EvalError::InvalidPattern(format!("longer than {MAX_PATTERN_BYTES} bytes")));
-        }
-        let cost = cost::pattern(source.chars().count() as u64);
-        let pattern = re2::translate(source).map_err(EvalError::InvalidPattern)?;
-        let build = |size| RegexBuilder::new(&pattern).size_limit(size).dfa_size_limit(size).build();
-        match build(ORDINARY_BYTES) {
-            Ok(regex) => Ok(Self { regex, heavy: false, cost }),
+        Self::build(source, &translate(source)?)
+    }
+
+    fn build(source: &str, translated: &Translated) -> Result<Self, EvalError> {
+        let Translated { pattern, breadth, reach, .. } = translated;
+        let build = |size| RegexBuilder::new(pattern).size_limit(size).dfa_size_limit(size).build();
+        let (regex, least) = match build(ORDINARY_BYTES) {
+            Ok(regex) => (regex, LEAST_PARTS),
             Err(regex::Error::CompiledTooBig(_)) => {
-                let regex = build(MAX_COMPILED_BYTES).map_err(|error| invalid(&error))?;
-                Ok(Self { regex, heavy: true, cost })
+                (build(MAX_COMPILED_BYTES).map_err(|error| invalid(&error))?, HEAVY_PARTS)
             }
-            Err(error) => Err(invalid(&error)),
-        }
+            Err(error) => return Err(invalid(&error)),
+        };
+        let wide = breadth.saturating_sub(NARROW);
+        let parts = breadth.saturating_sub(wide).saturating_add(wide.saturating_mul(WIDE_PARTS));
+        Ok(Self {
+            regex,
+            parts: parts.max(least),
+            reach: reach.map(|reach| reach.saturating_mul(CHARACTER_BYTES)),
+            cost: cost::pattern(source.chars().count() as u64),
+        })
     }
 
     pub(crate) fn cost(&self) -> u64 {
         self.cost
     }
 
-    fn meter(&self, meter: &Meter, text: &str) -> Result<(), EvalError> {
-        let ticks = if self.heavy {
-            text.len().saturating_mul(HEAVY_TICKS_PER_BYTE)
-        } else {
-            text.len() / BYTES_PER_TICK
-        };
-        meter.tick(ticks as u64)
+    /// Steps of going through so many bytes.
+    fn steps(&self, bytes: u64) -> u64 {
+        bytes.saturating_mul(self.parts) / PARTS
     }
+
+    /// Counts going through a text once.
+    fn meter(&self, meter: &Meter, text: &str) -> Result<(), EvalError> {
+        meter.tick(self.steps(text.len() as u64))
+    }
+
+    /// Counts what the search for a match may have seen beyond it, with so many bytes left.
+    fn meter_match(&self, meter: &Meter, left: usize) -> Result<(), EvalError> {
+        let left = left as u64;
+        let beyond = match self.reach {
+            Some(reach) => self.steps(reach.min(left)),
+            None => self.steps(left) / BEYOND,
+        };
+        meter.tick(beyond.saturating_add(MATCH_TICKS))
+    }
+}
+
+fn translate(source: &str) -> Result<Translated, EvalError> {
+    if source.len() > MAX_PATTERN_BYTES {
+        return Err(EvalError::InvalidPattern(format!("longer than {MAX_PATTERN_BYTES} bytes")));
+    }
+    re2::translate(source).map_err(EvalError::InvalidPattern)
 }
 
 /// The last line of the message is the reason; those before draw the pattern.
@@ -120,11 +165,18 @@ pub(crate) struct PatternCache {
 
 impl PatternCache {
     fn get(&mut self, meter: &Meter, source: &str) -> Result<Arc<Pattern>, EvalError> {
+        meter.work(source.len().saturating_mul(LOOK_UP_PASSES))?;
         if let Some(pattern) = self.patterns.get(source) {
             return pattern.clone();
         }
         meter.tick(COMPILE_TICKS)?;
-        let pattern = Pattern::compile(source).map(Arc::new);
+        let pattern = match translate(source) {
+            Ok(translated) => {
+                meter.tick(translated.folded / FOLDED_PER_TICK)?;
+                Pattern::build(source, &translated).map(Arc::new)
+            }
+            Err(error) => Err(error),
+        };
         if self.patterns.len() >= MAX_CACHED {
             self.patterns.clear();
         }
@@ -169,6 +221,7 @@ pub(crate) fn apply<'a>(
             let limit = usize::try_from(limit).unwrap_or(usize::MAX);
             let mut all = Vec::new();
             for found in pattern.regex.find_iter(text).take(limit) {
+                pattern.meter_match(meter, text.len().saturating_sub(found.end()))?;
                 meter.produce_items(1)?;
                 all.push(copy(meter, found.as_str())?);
             }

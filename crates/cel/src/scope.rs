@@ -5,6 +5,11 @@ use std::sync::Arc;
 use crate::check::{self, Type};
 use crate::program::Program;
 
+/// The variable that holds the definitions.
+pub(crate) const VARIABLES: &str = "variables";
+/// Names that a type or a variable with dots in its name begins with.
+pub(crate) const QUALIFIERS: &[&str] = &["Object", "authorizer", "google", "net"];
+
 /// Place of a variable in a [`Scope`] and in the activations made from it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Slot(pub(crate) usize);

@@ -3,8 +3,8 @@
 //! The parser of the `cel` crate recurses as deep as the source nests (in ternaries without any limit of its
 //! own) and copies a call's target for every call of a chain. So the length is bounded first, and chains and the
 //! nesting by looking at the tokens. What nests deep is parsed on a thread whose stack holds whatever the longest
-//! source can need; starting it takes longer than the rest, so what is shallow is parsed in place. A panic in the
-//! parser is an error. What comes out is refused when it is deeper than the check, the compiler and the machine
+//! source can need, and so is what has something in it that is no token; starting it takes longer than the rest, so
+//! what is shallow is parsed in place. A panic in the parser is an error. What comes out is refused when it is deeper than the check, the compiler and the machine
 //! are made for.
 
 use std::collections::HashMap;
@@ -218,13 +218,19 @@ fn measure(source: &str) -> Measure {
     // Brackets that are open, with the conditionals and signs in them.
     let (mut nesting, mut deepest, mut tokens) = (0_usize, 0_usize, 0_usize);
     let mut before = TokenKind::TokEnd;
+    let mut broken = false;
     loop {
         let token = lexer.lex();
         let Some(last) = open.last_mut() else { return Measure::Deep };
         match token.kind {
-            TokenKind::TokEnd | TokenKind::TokError => {
-                let shallow = deepest <= MAX_SHALLOW && tokens <= MAX_SHALLOW_TOKENS;
+            TokenKind::TokEnd => {
+                let shallow = !broken && deepest <= MAX_SHALLOW && tokens <= MAX_SHALLOW_TOKENS;
                 return if shallow { Measure::Shallow } else { Measure::Deep };
+            }
+            // The parser recovers and goes on, in a way that these counts need not follow.
+            TokenKind::TokError => {
+                broken = true;
+                continue;
             }
             TokenKind::TokWhitespace | TokenKind::TokComment => continue,
             TokenKind::TokDot | TokenKind::TokLeftBracket => {

@@ -25,8 +25,10 @@ pub(crate) const FUNCTIONS: &[Function] = &[
     }),
     Function::member("getScheme", 1, |meter, a| part("getScheme", meter, a, |url| &url.scheme)),
     Function::member("getHost", 1, |meter, a| part("getHost", meter, a, |url| &url.host)),
-    Function::member("getHostname", 1, |meter, a| part("getHostname", meter, a, |url| url.host_and_port().0)),
-    Function::member("getPort", 1, |meter, a| part("getPort", meter, a, |url| url.host_and_port().1)),
+    Function::member("getHostname", 1, |meter, a| {
+        host_part("getHostname", meter, a, |url| url.host_and_port().0)
+    }),
+    Function::member("getPort", 1, |meter, a| host_part("getPort", meter, a, |url| url.host_and_port().1)),
     Function::member("getEscapedPath", 1, |meter, a| part("getEscapedPath", meter, a, |url| &url.path)),
     Function::member("getQuery", 1, query),
 ];
@@ -93,6 +95,19 @@ fn part<'a>(name: &'static str, meter: &Meter, arguments: &[Val<'a>], of: fn(&Ur
     Ok(Val::Str(Text::Shared(part.into())))
 }
 
+/// A part of the host, for which that is searched.
+fn host_part<'a>(
+    name: &'static str,
+    meter: &Meter,
+    arguments: &[Val<'a>],
+    of: fn(&Url) -> &str,
+) -> Outcome<'a> {
+    if let [Val::Url(url)] = arguments {
+        meter.work(url.host.len())?;
+    }
+    part(name, meter, arguments, of)
+}
+
 /// The parameters of the query: what is not written as one is left out.
 fn query<'a>(meter: &Meter, arguments: &[Val<'a>]) -> Outcome<'a> {
     let [Val::Url(url)] = arguments else { return Err(EvalError::no_such_overload("getQuery", arguments)) };
@@ -112,7 +127,7 @@ fn query<'a>(meter: &Meter, arguments: &[Val<'a>]) -> Outcome<'a> {
         .into_iter()
         .map(|(key, values)| Ok((Key::Str(Text::Shared(key.into())), Val::list(values)?)))
         .collect::<Result<_, EvalError>>()?;
-    Val::map(entries)
+    Val::map(meter, entries)
 }
 
 /// Whether a text is a URL that a request could be made with.

@@ -1,5 +1,6 @@
 //! Values: views of JSON where they come from an object, shared data where an expression made them.
 
+use std::borrow::Cow;
 use std::cmp::Ordering;
 use std::net::IpAddr;
 use std::ops::Deref;
@@ -11,6 +12,7 @@ use time::OffsetDateTime;
 
 use crate::authorizer::{Authorization, Authorizer, Caller, Resource, User};
 use crate::error::EvalError;
+use crate::meter::{Limits, Meter};
 use crate::named_formats::NamedFormat;
 use crate::networks::Network;
 use crate::quantity::Quantity;
@@ -23,6 +25,9 @@ pub(crate) const ITEM_BYTES: usize = 32;
 
 /// Deepest nesting of values that an expression may make, on top of the JSON inside.
 const MAX_MADE_DEPTH: u16 = 128;
+
+/// Deepest nesting that anything goes through: what expressions can make and as much JSON as a parser takes.
+pub(crate) const MAX_NESTING: usize = 256;
 
 /// A value of CEL. It borrows from the JSON it was taken from: making one from a whole object costs nothing,
 /// and only what an expression looks at is ever converted.
@@ -193,7 +198,7 @@ impl<'a> From<&'a Document<'a>> for Value<'a> {
 
 impl PartialEq for Value<'_> {
     fn eq(&self, other: &Self) -> bool {
-        let meter = crate::meter::Meter::new(crate::meter::Limits::default());
+        let meter = Meter::new(Limits::default());
         compare::equal(&meter, &self.0, &other.0).unwrap_or(false)
     }
 }
@@ -358,10 +363,19 @@ impl<'a> Key<'a> {
             Val::Bool(value) => Self::Bool(*value),
             Val::Int(value) => Self::Int(*value),
             Val::Uint(value) => Self::Uint(*value),
-            Val::Double(value) => Self::Int(compare::integral(*value)?),
+            Val::Double(value) => Self::Int(i64::try_from(compare::integral(*value)?).ok()?),
             Val::Str(text) => Self::Str(text.clone()),
             _ => return None,
         })
+    }
+
+    /// The key of a map that a value finds: doubles beyond `int` find the `uint` they equal.
+    pub(crate) fn to_find(value: &Val<'a>) -> Option<Self> {
+        let unsigned = || match value {
+            Val::Double(value) => u64::try_from(compare::integral(*value)?).ok().map(Self::Uint),
+            _ => None,
+        };
+        Self::from_value(value).or_else(unsigned)
     }
 
     pub(crate) fn to_value(&self) -> Val<'a> {
@@ -374,12 +388,20 @@ impl<'a> Key<'a> {
     }
 
     /// The key as text, for messages and for JSON.
-    pub(crate) fn text(&self) -> String {
+    pub(crate) fn text(&self) -> Cow<'_, str> {
         match self {
-            Self::Bool(value) => value.to_string(),
-            Self::Int(value) => value.to_string(),
-            Self::Uint(value) => value.to_string(),
-            Self::Str(text) => text.to_string(),
+            Self::Bool(value) => Cow::Owned(value.to_string()),
+            Self::Int(value) => Cow::Owned(value.to_string()),
+            Self::Uint(value) => Cow::Owned(value.to_string()),
+            Self::Str(text) => Cow::Borrowed(text),
+        }
+    }
+
+    /// Its length, when it is a text.
+    pub(crate) fn text_len(&self) -> usize {
+        match self {
+            Self::Str(text) => text.len(),
+            _ => 0,
         }
     }
 
@@ -475,6 +497,20 @@ impl<'a> Val<'a> {
         matches!(self, Self::JsonList(_) | Self::List(_))
     }
 
+    /// Whether it is of one of Kubernetes' own types, which are compared at once and are no keys.
+    pub(crate) fn is_own(&self) -> bool {
+        matches!(
+            self,
+            Self::Quantity(_)
+                | Self::Version(_)
+                | Self::Url(_)
+                | Self::Ip(_)
+                | Self::Cidr(_)
+                | Self::Format(_)
+                | Self::Authorization(_)
+        )
+    }
+
     /// The item at an index, when it is a list that has one.
     pub(crate) fn item(&self, index: usize) -> Option<Self> {
         match self {
@@ -494,8 +530,14 @@ impl<'a> Val<'a> {
     }
 
     /// A map of these entries, in any order. The error names a key that is there twice.
-    pub(crate) fn map(mut entries: Vec<(Key<'a>, Val<'a>)>) -> Result<Self, EvalError> {
+    ///
+    /// The work of sorting is paid for here: any two keys may differ at the end only.
+    pub(crate) fn map(meter: &Meter, mut entries: Vec<(Key<'a>, Val<'a>)>) -> Result<Self, EvalError> {
         let depth = deepen(entries.iter().map(|(_, value)| value.depth()))?;
+        let rounds = usize::BITS - entries.len().leading_zeros();
+        for (key, _) in &entries {
+            meter.work(key.text_len().saturating_mul(rounds as usize))?;
+        }
         entries.sort_by(|(left, _), (right, _)| left.compare(right));
         let repeated = entries
             .windows(2)

@@ -41,7 +41,13 @@ enum Identifier {
 }
 
 impl Version {
-    pub(crate) fn compare(&self, other: &Self) -> Ordering {
+    pub(crate) fn compare(&self, meter: &Meter, other: &Self) -> Result<Ordering, EvalError> {
+        meter.tick(self.prerelease.len().min(other.prerelease.len()) as u64)?;
+        meter.work(self.text.len().min(other.text.len()))?;
+        Ok(self.order(other))
+    }
+
+    fn order(&self, other: &Self) -> Ordering {
         let numbers = |version: &Self| (version.major, version.minor, version.patch);
         numbers(self).cmp(&numbers(other)).then_with(|| {
             // A pre-release comes before its release; the longer of two that begin the same comes last.

@@ -17,7 +17,8 @@
 //!   fits into 64 bits. One thing differs: a key that `serde_json` reserves for itself is a key like any other.
 //! - Reading takes time and memory proportional to the text, and a stack of constant size.
 //! - No look-up takes longer than some dozen steps plus the logarithm of what is in the list or the object, however
-//!   large that is: there are tables of what is in long lists and wide objects.
+//!   large that is: there are tables of what is in long lists and wide objects. Such a step may compare a key, which
+//!   takes time proportional to its length.
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
 
 mod builder;

@@ -12,15 +12,11 @@ use crate::check::lint::{Lint, Patterns};
 use crate::check::signatures::{Overload, overloads};
 use crate::check::type_named;
 use crate::check::unification::Bindings;
-use crate::scope::Scope;
+use crate::scope::{QUALIFIERS, Scope, VARIABLES};
 use crate::syntax::{Fault, FaultKind};
 
-/// The variable that holds the definitions.
-const VARIABLES: &str = "variables";
 /// Most errors told of one expression.
 const MAX_FAULTS: usize = 100;
-/// Names that a type or a variable with dots in its name begins with.
-const QUALIFIERS: &[&str] = &["Object", "authorizer", "google", "net"];
 
 /// The overloads of calls, by the calls' numbers, where only one fits the types.
 pub(crate) type Overloads = HashMap<u64, &'static Overload>;

@@ -108,6 +108,17 @@ fn costs_are_those_of_the_api_server() {
     assert!(failed.is_empty(), "{}", failed.join("\n"));
 }
 
+/// What `has()` of a conditional costs less is taken off its own steps, of which there may be none.
+#[test]
+fn costs_never_go_down() {
+    let free = "has((true ? object.?no : object.?no).foo)";
+    assert_eq!(cost(&format!("1 == 1 && {free}")), cost("1 == 1"));
+    let mapped = format!("1 == 1 && !({free} ? object.?no : object.?no).optMap(v, v).hasValue()");
+    assert!(cost(&mapped) > cost("1 == 1"), "{mapped}");
+    let source = format!("[optional.of(1)].all(o, ({free} ? o : o).optMap(v, v == 1).orValue(true))");
+    assert!(cost(&source) < 100, "{source}: {}", cost(&source));
+}
+
 #[test]
 fn an_expression_beyond_the_limit_is_an_error_and_one_at_the_limit_is_not() {
     let scope = Scope::default();

@@ -43,6 +43,9 @@ fn numbers_compare_across_their_types() {
         "dyn(1) != 'a' && dyn(null) != 0 && dyn([]) != {} && dyn(true) != 1",
         "[dyn(1), dyn(2.0)] == [dyn(1.0), dyn(2)]",
         "2.0 in dyn([1, 2])",
+        "dyn(1e19) in {10000000000000000000u: 1} && dyn({10000000000000000000u: 'x'})[1e19] == 'x'",
+        "!(dyn(1e20) in {10000000000000000000u: 1}) && !(dyn(-1e19) in {1u: 1}) && !(dyn(1.5) in {1: 1})",
+        "!(dyn(18446744073709551616.0) in {18446744073709551615u: 1})",
     ]);
 }
 
@@ -54,7 +57,10 @@ fn numbers_of_json() {
         "type(object.spec.ratio) == double",
         "type(object.spec.big) == double",
     ]);
-    all_fail(&[("object.spec.ratio + 3", "no such overload")]);
+    all_fail(&[
+        ("object.spec.ratio + 3", "no such overload"),
+        ("dyn([1])[1e19]", "unsupported index type 'double' in list"),
+    ]);
 }
 
 #[test]
