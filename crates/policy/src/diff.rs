@@ -10,7 +10,7 @@ pub(crate) const MAX_PATCH_BYTES: usize = 4 * 1024 * 1024;
 ///
 /// Maps are compared key by key. Lists keep their common beginning and end; between them, entries with a name
 /// are recognised by it where nothing was removed or moved, others go by position. Missing parents are added
-/// whole.
+/// whole. A patch longer than [`MAX_PATCH_BYTES`] is not finished: it makes something else of `before`.
 pub(crate) fn diff(before: Node<'_>, after: &Value) -> Option<Vec<u8>> {
     let mut writer = Writer { path: Vec::new(), out: Vec::new() };
     writer.value(before, after);
@@ -90,6 +90,10 @@ impl<'a> Writer<'a> {
     }
 
     fn operation(&mut self, operation: &str, value: Option<&Value>) {
+        // Every operation repeats its path, which can be long.
+        if self.out.len() > MAX_PATCH_BYTES {
+            return;
+        }
         self.out.push(if self.out.is_empty() { b'[' } else { b',' });
         let mut path = String::with_capacity(64);
         for token in &self.path {
@@ -220,6 +224,20 @@ mod tests {
             let farther = generator.changed(&near);
             assert_leads_from_to(&before, &farther);
         }
+    }
+
+    /// Keys can be so long that the patch is much larger than both documents.
+    #[test]
+    fn a_patch_that_is_too_long_ends_with_the_operation_that_makes_it_so() {
+        let key = "k".repeat(100_000);
+        let document = |value: usize| -> Value {
+            let children: Value = (0..4000).map(|child| (format!("c{child}"), json!(value))).collect();
+            json!({ key.as_str(): children })
+        };
+        let (before, after) = (document(1), document(2));
+        let patch = super::diff(Document::of(&before).unwrap().root(), &after).unwrap();
+        assert!(patch.len() > super::MAX_PATCH_BYTES);
+        assert!(patch.len() < super::MAX_PATCH_BYTES + 2 * key.len(), "{}", patch.len());
     }
 
     /// C-34, C-35.

@@ -35,6 +35,12 @@ const MAX_DURATION: Duration = Duration::from_secs(1);
 const STEPS_BETWEEN_LOOKS: u64 = 20_000;
 /// What one evaluation counts besides its own steps.
 const STEPS_AROUND: u64 = 100;
+/// What one change of an object counts: it may copy and compare all of it. So few changes take no look at all.
+const STEPS_OF_A_CHANGE: u64 = STEPS_BETWEEN_LOOKS / 4;
+/// What one operation of a patch counts besides what it handles: in a long list it moves all that follow.
+const STEPS_OF_AN_OPERATION: u64 = STEPS_BETWEEN_LOOKS.div_ceil(64);
+/// How much of a document is copied in about the time of a step.
+const BYTES_OF_A_STEP: usize = 32;
 
 /// A compiled expression.
 #[derive(Clone, Debug)]
@@ -274,10 +280,10 @@ pub(crate) struct Inputs<'a> {
     /// The request, when the policy asks what its user may do.
     asking: Option<(&'a Request, &'a dyn Authorizer)>,
     uses: Uses,
-    patience: &'a Patience,
+    pub(crate) patience: &'a Patience,
 }
 
-/// How long one policy has taken. Looking at a clock takes as long as a short expression, so that it is looked at
+/// How long one policy has taken for one review. Looking at a clock takes as long as a short expression, so that it is looked at
 /// once there has been some work.
 #[derive(Debug, Default)]
 pub(crate) struct Patience {
@@ -293,16 +299,36 @@ impl Patience {
         if steps < STEPS_BETWEEN_LOOKS {
             return Ok(());
         }
-        self.steps.set(0);
         let now = Instant::now();
         match self.deadline.get() {
             None => self.deadline.set(Some(now + MAX_DURATION)),
+            // The steps stay, so that whatever comes next for the policy looks at once.
             Some(deadline) if now > deadline => {
                 return Err(PolicyError::TooLong(MAX_DURATION.as_millis()));
             }
             Some(_) => {}
         }
+        self.steps.set(0);
         Ok(())
+    }
+
+    /// Before a change is carried out: an error once the policy has taken too long.
+    pub(crate) fn take_change(&self) -> Result<(), PolicyError> {
+        self.take(STEPS_OF_A_CHANGE)
+    }
+
+    /// Before an operation of a patch that copies or moves so many bytes, likewise.
+    pub(crate) fn take_operation(&self, bytes: usize) -> Result<(), PolicyError> {
+        let copying = u64::try_from(bytes / BYTES_OF_A_STEP).unwrap_or(u64::MAX);
+        self.take(copying.saturating_add(STEPS_OF_AN_OPERATION))
+    }
+
+    /// That of a policy which has taken too long already, but has not looked yet.
+    #[cfg(test)]
+    pub(crate) fn spent() -> Self {
+        let patience = Self::default();
+        patience.deadline.set(Instant::now().checked_sub(MAX_DURATION));
+        patience
     }
 }
 
@@ -423,5 +449,24 @@ mod tests {
         patience.deadline.set(Instant::now().checked_sub(Duration::from_secs(1)));
         assert!(patience.take(STEPS_BETWEEN_LOOKS - 1).is_ok());
         assert!(matches!(patience.take(1), Err(PolicyError::TooLong(_))));
+        assert!(matches!(patience.take(1), Err(PolicyError::TooLong(_))), "it stays so");
+    }
+
+    #[test]
+    fn few_changes_and_small_patches_take_no_look_but_many_or_large_ones_do() {
+        type Take = fn(&Patience) -> Result<(), PolicyError>;
+        let one = |take: Take, times: usize| {
+            let patience = Patience::spent();
+            (0..times).try_for_each(|_| take(&patience)).is_err()
+        };
+        let rows: [(Take, usize, usize); 3] = [
+            (Patience::take_change, 3, 4),
+            (|patience| patience.take_operation(0), 60, 64),
+            (|patience| patience.take_operation(16 * 1024 * 1024), 0, 1),
+        ];
+        for (take, few, many) in rows {
+            assert!(!one(take, few), "{few}");
+            assert!(one(take, many), "{many}");
+        }
     }
 }

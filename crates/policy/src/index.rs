@@ -6,11 +6,10 @@
 use std::collections::HashMap;
 
 use indexmap::IndexMap;
-use sallyport_api::MatchPolicy;
 
 use crate::matcher::{Matcher, Matching, Rules, Selectors};
 use crate::request::{GroupVersionResource, Operation, Request};
-use crate::schema::Schemas;
+use crate::schema::{Schemas, Served};
 
 /// Policies by what they match.
 #[derive(Clone, Debug, Default)]
@@ -43,9 +42,8 @@ pub(crate) struct Candidates<'m> {
 }
 
 impl Index {
-    /// Takes up the policy with this index. Versions do not count; a resource that holds the same objects under
-    /// another name or group does, unless the policy wants an exact match.
-    pub(crate) fn insert(&mut self, policy: usize, matcher: &Matcher, schemas: &Schemas) {
+    /// Takes up the policy with this index. Versions do not count.
+    pub(crate) fn insert(&mut self, policy: usize, matcher: &Matcher) {
         if let Some(selected) = self.rules.get_mut(&matcher.rules) {
             selected.entry(matcher.selectors.clone()).or_default().push(policy);
             return;
@@ -56,12 +54,6 @@ impl Index {
             for group in &rule.groups {
                 for (resource, sub) in &rule.resources {
                     self.add(index, &operations, group, resource, sub);
-                    if matcher.rules.match_policy == MatchPolicy::Equivalent {
-                        for other in schemas.equivalents(group, resource, sub) {
-                            let GroupVersionResource { group, resource, .. } = &other.resource;
-                            self.add(index, &operations, group, resource, sub);
-                        }
-                    }
                 }
             }
         }
@@ -79,7 +71,8 @@ impl Index {
         }
     }
 
-    /// The policies whose rules match.
+    /// The policies whose rules match the resource, or one that holds the same objects under another name or in
+    /// another group.
     pub(crate) fn candidates<'m>(
         &'m self,
         request: &'m Request,
@@ -91,6 +84,14 @@ impl Index {
             && (*resource != request.resource || request.request_sub_resource != request.sub_resource)
         {
             self.collect(request, resource, &request.request_sub_resource, &mut found);
+        }
+        let own = &request.resource;
+        for Served { resource, sub_resource, .. } in
+            schemas.equivalents(&own.group, &own.resource, &request.sub_resource)
+        {
+            if resource.group != own.group || resource.resource != own.resource {
+                self.collect(request, resource, sub_resource, &mut found);
+            }
         }
         found.sort_unstable();
         found.dedup();
@@ -162,7 +163,7 @@ mod tests {
             };
             let constraints = MatchConstraints { resource_rules: vec![rule], ..MatchConstraints::default() };
             let matcher = Matcher::compile(&constraints, &[OperationType::Create]).unwrap();
-            index.insert(policy, &matcher, &Schemas::default());
+            index.insert(policy, &matcher);
         }
         let request = |operation, resource: &str, sub_resource: &str| Request {
             operation,

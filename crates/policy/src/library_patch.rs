@@ -9,7 +9,7 @@ use sallyport_cel::EvalError;
 use serde_json::{Map, Number, Value};
 
 use crate::error::PolicyError;
-use crate::expression::Expression;
+use crate::expression::{Expression, Patience};
 use crate::measure::{MAX_BYTES, MAX_DEPTH, Measure};
 use crate::patch::MAX_OPERATIONS;
 
@@ -78,21 +78,26 @@ impl Operation {
     }
 }
 
-/// `target` with the patch applied; `None` after a failed `test`, which makes the patch do nothing.
+/// `target` with the patch applied; `None` after a failed `test`, which makes the patch do nothing. Takes what
+/// the patch puts into it from `room`.
 pub(crate) fn apply(
     expression: &Expression,
     mut target: Value,
     operations: &[Operation],
+    room: &mut usize,
+    patience: &Patience,
 ) -> Result<Option<Value>, PolicyError> {
-    let mut room = MAX_BYTES;
     for operation in operations {
-        let made = operation.makes(&target);
-        let depth = operation.path.matches('/').count() + made.depth;
+        let handled = operation.handles(&mut target);
+        patience.take_operation(handled.bytes)?;
+        let depth = operation.path.matches('/').count() + handled.depth;
         if depth > MAX_DEPTH {
             return Err(PolicyError::Library(format!("the patch nests deeper than {MAX_DEPTH}")));
         }
-        room = room
-            .checked_sub(made.bytes)
+        // What is moved was there before.
+        let made = if operation.op == "move" { 0 } else { handled.bytes };
+        *room = room
+            .checked_sub(made)
             .ok_or_else(|| PolicyError::TooLarge { what: expression.what().to_owned(), limit: MAX_BYTES })?;
         match operation.apply(&mut target) {
             Ok(()) => {}
@@ -104,12 +109,11 @@ pub(crate) fn apply(
 }
 
 impl Operation {
-    /// What the operation puts into the document.
-    fn makes(&self, document: &Value) -> Measure {
+    /// What the operation puts somewhere in the document.
+    fn handles(&self, document: &mut Value) -> Measure {
         match (self.op.as_str(), &self.value, &self.from) {
             ("add" | "replace", Some(value), _) => Measure::of(value),
-            ("copy", _, Some(from)) => measure_at(document, from),
-            ("move", _, Some(from)) => Measure { bytes: 0, ..measure_at(document, from) },
+            ("copy" | "move", _, Some(from)) => measure_at(document, from),
             _ => Measure::default(),
         }
     }
@@ -328,8 +332,10 @@ fn within(index: i64, length: usize) -> Result<usize, String> {
     place.ok_or_else(|| format!("Unable to access invalid index: {index}: invalid index referenced"))
 }
 
-fn measure_at(document: &Value, path: &str) -> Measure {
-    document.pointer(path).map_or_else(Measure::default, Measure::of)
+/// What a path names, as the operations find it.
+fn measure_at(document: &mut Value, path: &str) -> Measure {
+    let found = find(document, path);
+    found.and_then(|(holder, key)| get(holder, &key).ok().flatten().map(Measure::of)).unwrap_or_default()
 }
 
 /// Numbers as the API server writes them: large integers as strings, whole floats as integers.
@@ -361,9 +367,12 @@ fn plain_number(number: &Number) -> Option<Value> {
 
 #[cfg(test)]
 mod tests {
+    use sallyport_cel::Scope;
     use serde_json::{Value, json};
 
-    use super::{Fault, Operation};
+    use super::{Fault, Operation, apply};
+    use crate::expression::{Expression, Patience, Uses};
+    use crate::measure::MAX_BYTES;
 
     fn patched(document: &Value, operations: Value) -> Result<Value, String> {
         let mut document = document.clone();
@@ -467,6 +476,48 @@ mod tests {
             let result = patched(&document, json!([operation.clone()]));
             assert_eq!(result, expected.map_err(str::to_owned), "{document} {operation}");
         }
+    }
+
+    /// The bounded way of `apply`, with its error in one line.
+    fn applied(document: &Value, operations: Vec<Value>, patience: &Patience) -> Result<(), String> {
+        let expression =
+            Expression::compile("patch", "null", &Scope::default(), &mut Uses::default()).unwrap();
+        let operations: Vec<Operation> = operations.into_iter().map(Operation::read).collect();
+        apply(&expression, document.clone(), &operations, &mut { MAX_BYTES }, patience)
+            .map(|_| ())
+            .map_err(|error| error.explain())
+    }
+
+    /// What is measured is what the operation takes, however its path is written.
+    #[test]
+    fn doubling_and_nesting_end_soon_however_the_path_is_written() {
+        let document = json!({"a": [{"k": "v".repeat(10_000)}]});
+        for from in ["/a/0", "/a/-1", "/a/00", "/a/+0", "text/a/0", "text/a/-1"] {
+            let doubling = (0..40)
+                .map(|n| json!({"op": "copy", "from": from, "path": format!("/a/0/x{n}")}))
+                .collect::<Vec<_>>();
+            let problem = applied(&document, doubling, &Patience::default()).unwrap_err();
+            assert_eq!(problem, "patch: makes more than 16777216 bytes", "{from}");
+            let nesting = (0..300)
+                .flat_map(|_| {
+                    [
+                        json!({"op": "move", "from": from, "path": "/b"}),
+                        json!({"op": "add", "path": "/a/-", "value": {}}),
+                        json!({"op": "move", "from": "text/b", "path": "/a/-1/k"}),
+                    ]
+                })
+                .collect::<Vec<_>>();
+            let problem = applied(&document, nesting, &Patience::default()).unwrap_err();
+            assert_eq!(problem, "JSON Patch: the patch nests deeper than 256", "{from}");
+        }
+    }
+
+    #[test]
+    fn a_patch_that_takes_too_long_is_stopped() {
+        let operations = |count| vec![json!({"op": "add", "path": "/a", "value": 1}); count];
+        assert_eq!(applied(&json!({}), operations(8), &Patience::spent()), Ok(()));
+        let late = "the evaluation took longer than 1000 ms".to_owned();
+        assert_eq!(applied(&json!({}), operations(64), &Patience::spent()), Err(late));
     }
 
     #[test]

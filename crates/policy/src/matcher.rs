@@ -145,18 +145,27 @@ impl Rules {
         if served.is_empty() {
             return unknown().then_some(Matching::Unknown);
         }
-        served
-            .iter()
-            .find(|served| any(&served.resource, &served.sub_resource))
-            .map(|Served { resource, kind, .. }| Matching::As(resource, kind))
+        // The first rule that matches any version says which it is.
+        let first = rules.iter().find_map(|rule| {
+            served.iter().find(|served| rule.matches(request, &served.resource, &served.sub_resource))
+        });
+        first.map(|Served { resource, kind, .. }| Matching::As(resource, kind))
     }
 }
 
 impl Selectors {
-    /// Whether both match.
+    /// Whether both match. One that does not match beats the other that cannot be told, as in Kubernetes.
     pub(crate) fn match_labels(&self, labels: &Labels<'_, '_>) -> Result<bool, PolicyError> {
-        Ok((self.namespace.is_empty() || labels.match_namespace(&self.namespace)?)
-            && (self.object.is_empty() || labels.match_object(&self.object)?))
+        let namespace =
+            if self.namespace.is_empty() { Ok(true) } else { labels.match_namespace(&self.namespace) };
+        if matches!(namespace, Ok(false)) {
+            return Ok(false);
+        }
+        let object = if self.object.is_empty() { Ok(true) } else { labels.match_object(&self.object) };
+        if matches!(object, Ok(false)) {
+            return Ok(false);
+        }
+        namespace.and(object)
     }
 }
 

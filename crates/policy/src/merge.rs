@@ -4,10 +4,15 @@
 //! list-map entries merge by their keys and new ones are appended; sets grow; other lists and all scalars are
 //! replaced.
 
+use std::collections::{HashMap, HashSet};
+
 use serde_json::{Map, Value};
 use thiserror::Error;
 
 use crate::schema::{Key, List, Relation, Schema};
+
+/// Most comparisons of items, from which on they are looked up instead.
+const MAX_COMPARISONS: usize = 10_000;
 
 /// A partial object that does not fit.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
@@ -94,6 +99,10 @@ impl Merge {
         schema: Schema<'_>,
     ) -> Result<bool, MergeError> {
         let (entries, additions) = self.lists(target, overlay)?;
+        let mut places = are_many(entries, &additions).then(|| {
+            let keys_of = |entry: &Value| told_apart_by(entry.as_object(), keys);
+            entries.iter().map(keys_of).zip(0..).collect::<HashMap<_, usize>>()
+        });
         let mut changed = false;
         for addition in additions {
             for key in keys.iter().filter(|key| key.meant().is_none()) {
@@ -103,8 +112,15 @@ impl Merge {
             }
             let Value::Object(addition) = addition else { continue };
             // Of entries that share a key the last one is in force, as with environment variables.
-            let found = entries.iter().rposition(|entry| same_keys(entry, &addition, keys));
-            let position = found.unwrap_or(entries.len());
+            let next = entries.len();
+            let found = match &mut places {
+                None => entries.iter().rposition(|entry| same_keys(entry, &addition, keys)),
+                Some(places) => {
+                    let place = *places.entry(told_apart_by(Some(&addition), keys)).or_insert(next);
+                    Some(place).filter(|place| *place < next)
+                }
+            };
+            let position = found.unwrap_or(next);
             if found.is_none() {
                 entries.push(Value::Object(Map::new()));
                 changed = true;
@@ -120,9 +136,15 @@ impl Merge {
 
     fn set(&mut self, target: &mut Value, overlay: Value) -> Result<bool, MergeError> {
         let (values, additions) = self.lists(target, overlay)?;
+        let mut known =
+            are_many(values, &additions).then(|| values.iter().cloned().collect::<HashSet<Value>>());
         let mut changed = false;
         for addition in additions {
-            if !values.contains(&addition) {
+            let new = match &mut known {
+                None => !values.contains(&addition),
+                Some(known) => known.insert(addition.clone()),
+            };
+            if new {
                 values.push(addition);
                 changed = true;
             }
@@ -163,6 +185,21 @@ fn same_keys(entry: &Value, addition: &Map<String, Value>, keys: &[Key]) -> bool
             (Some(_), None, None) | (None, Some(_), None) => false,
         }
     })
+}
+
+/// What tells an entry from the others: of each key its value, or what a missing one counts as.
+fn told_apart_by(entry: Option<&Map<String, Value>>, keys: &[Key]) -> Vec<Option<Value>> {
+    let value = |key: &Key| {
+        let own = entry.and_then(|entry| entry.get(&*key.field)).filter(|value| !value.is_null());
+        own.or_else(|| key.meant()).cloned()
+    };
+    keys.iter().map(value).collect()
+}
+
+/// Whether comparing every addition with every item takes too long.
+fn are_many(items: &[Value], additions: &[Value]) -> bool {
+    let all = items.len().saturating_add(additions.len());
+    additions.len().saturating_mul(all) > MAX_COMPARISONS
 }
 
 fn is_empty_list(value: &Value) -> bool {
@@ -293,6 +330,61 @@ mod tests {
             merged("", "Service", &service, &json!({"spec": {"ports": [{"port": 53}]}})),
             Ok(json!({"spec": {"ports": [{"port": 53, "protocol": "UDP"}, {"port": 53}]}}))
         );
+    }
+
+    /// Long lists are merged by looking their items up, which must mean the same and end soon.
+    #[test]
+    fn long_lists_merge_as_short_ones_do() {
+        let entries = |count: usize, entry: &dyn Fn(usize) -> Value| (0..count).map(entry).collect::<Value>();
+        for count in [10, 5_000] {
+            let env = |list: Value| json!({"spec": {"containers": [{"name": "a", "env": list}]}});
+            // Every second one is there already, twice.
+            let before =
+                entries(count, &|n| json!({"name": format!("E{}", n / 2 * 4), "value": n.to_string()}));
+            let overlay = entries(count, &|n| json!({"name": format!("E{}", n * 2), "value": "new"}));
+            let after = (0..count)
+                .map(|n| if n % 2 == 0 { json!(n.to_string()) } else { json!("new") })
+                .zip(before.as_array().unwrap())
+                .map(|(value, entry)| json!({"name": entry["name"], "value": value}))
+                .chain(
+                    overlay
+                        .as_array()
+                        .unwrap()
+                        .iter()
+                        .enumerate()
+                        .filter(|(n, _)| n % 2 == 1)
+                        .map(|(_, entry)| entry.clone()),
+                )
+                .collect::<Value>();
+            assert_eq!(merged("", "Pod", &env(before), &env(overlay)), Ok(env(after)), "{count} variables");
+
+            let ports = |list: Value| json!({"spec": {"containers": [{"name": "a", "ports": list}]}});
+            let plain = entries(count, &|n| json!({"containerPort": n}));
+            let udp = entries(count, &|n| json!({"containerPort": n, "protocol": "UDP"}));
+            let tcp = entries(count, &|n| json!({"containerPort": n, "protocol": "TCP"}));
+            assert_eq!(
+                merged("", "Pod", &ports(plain.clone()), &ports(tcp.clone())),
+                Ok(ports(tcp)),
+                "{count} ports of the default protocol"
+            );
+            let both: Value =
+                plain.as_array().unwrap().iter().chain(udp.as_array().unwrap()).cloned().collect();
+            assert_eq!(
+                merged("", "Pod", &ports(plain), &ports(udp)),
+                Ok(ports(both)),
+                "{count} ports of another protocol"
+            );
+
+            let finalizers = |from: usize, to: usize| -> Value {
+                let names = (from..to).map(|n| json!(format!("example.dev/{n}"))).collect::<Value>();
+                json!({"metadata": {"finalizers": names}})
+            };
+            assert_eq!(
+                merged("", "Pod", &finalizers(0, count), &finalizers(count / 2, count * 2)),
+                Ok(finalizers(0, count * 2)),
+                "{count} members of a set"
+            );
+        }
     }
 
     #[test]

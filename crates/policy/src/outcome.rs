@@ -103,6 +103,23 @@ impl ResultKind {
             Self::Error => "error",
         }
     }
+
+    /// The result of a policy that runs or is evaluated several times: the graver, of two alike the first.
+    pub(crate) fn graver(first: Option<Self>, second: Self) -> Option<Self> {
+        first.filter(|first| first.gravity() >= second.gravity()).or(Some(second))
+    }
+
+    fn gravity(self) -> u8 {
+        match self {
+            Self::Error => 6,
+            Self::Denied => 5,
+            Self::Warned => 4,
+            Self::Audited => 3,
+            Self::Applied => 2,
+            Self::Allowed | Self::Unchanged => 1,
+            Self::Skipped => 0,
+        }
+    }
 }
 
 /// How a policy of a set fares.

@@ -7,7 +7,7 @@ use json_patch::{PatchErrorKind, PatchOperation};
 use serde_json::Value;
 
 use crate::error::PolicyError;
-use crate::expression::Expression;
+use crate::expression::{Expression, Patience};
 use crate::measure::{MAX_BYTES, MAX_DEPTH, Measure};
 
 /// Most operations of one patch.
@@ -45,32 +45,36 @@ pub(crate) fn operations(
 }
 
 /// `target` with the patch applied; `None` after a failed `test`, which makes the patch do nothing, as in
-/// Kubernetes.
+/// Kubernetes. Takes what the patch puts into it from `room`.
 pub(crate) fn apply(
     expression: &Expression,
     mut target: Value,
     operations: &[PatchOperation],
+    room: &mut usize,
+    patience: &Patience,
 ) -> Result<Option<Value>, PolicyError> {
     let failed = |index: usize, problem: String| PolicyError::Patch {
         what: expression.what().to_owned(),
         problem: format!("operation {index}: {problem}"),
     };
-    let mut room = MAX_BYTES;
     for (index, operation) in operations.iter().enumerate() {
         let path = operation.path();
-        let added = match operation {
+        let handled = match operation {
             PatchOperation::Add(add) => Measure::of(&add.value),
             PatchOperation::Replace(replace) => Measure::of(&replace.value),
             PatchOperation::Copy(copy) => measure_at(&target, copy.from.as_str()),
-            PatchOperation::Move(moved) => Measure { bytes: 0, ..measure_at(&target, moved.from.as_str()) },
+            PatchOperation::Move(moved) => measure_at(&target, moved.from.as_str()),
             PatchOperation::Remove(_) | PatchOperation::Test(_) => Measure::default(),
         };
+        patience.take_operation(handled.bytes)?;
         let above = path.as_str().matches('/').count();
-        if above + added.depth > MAX_DEPTH {
+        if above + handled.depth > MAX_DEPTH {
             return Err(failed(index, format!("nests deeper than {MAX_DEPTH}")));
         }
-        room = room
-            .checked_sub(added.bytes)
+        // What is moved was there before.
+        let made = if matches!(operation, PatchOperation::Move(_)) { 0 } else { handled.bytes };
+        *room = room
+            .checked_sub(made)
             .ok_or_else(|| PolicyError::TooLarge { what: expression.what().to_owned(), limit: MAX_BYTES })?;
         if let Err(error) = json_patch::patch(&mut target, std::slice::from_ref(operation)) {
             if matches!(error.kind, PatchErrorKind::TestFailed) {

@@ -18,6 +18,7 @@ use crate::expression::{Expression, Inputs, Patience};
 use crate::family::{self, Family};
 use crate::index::Candidates;
 use crate::library_patch;
+use crate::measure::MAX_BYTES;
 use crate::merge::merge;
 use crate::mutation::{Action, Change, CompiledMutation, CompiledMutations};
 use crate::outcome::{Gathering, Outcome, PolicyResult, ResultKind};
@@ -106,12 +107,17 @@ impl<'r> Run<'r> {
 
     fn once_more(&mut self, again: Vec<Again<'r>>) {
         let succeeded = self.succeeded;
+        let (mut patience, mut last) = (Patience::default(), None);
         for Again { invocation, request, result, seen } in again {
             if self.changes == seen && (invocation.family.ignores_own_changes() || !succeeded) {
                 continue;
             }
+            // One policy's invocations follow each other and share its time.
+            if last.replace(result) != Some(result) {
+                patience = Patience::default();
+            }
             let started = Instant::now();
-            let outcome = self.invoke(invocation, request.as_ref());
+            let outcome = self.invoke(invocation, request.as_ref(), &patience);
             let second = self.note(invocation, outcome);
             if let Some(first) = self.gathering.results.get_mut(result) {
                 first.duration += started.elapsed();
@@ -140,6 +146,8 @@ impl<'r> Run<'r> {
         if let Some(error) = unknown {
             return Some(self.misconfigured(name, family, None, &error.into()));
         }
+        let patience = Patience::default();
+        let first = again.len();
         let mut verdict = None;
         for binding in &policy.bindings {
             let params = match binding.select(self.documents, self.set.objects()) {
@@ -156,7 +164,7 @@ impl<'r> Run<'r> {
                     return verdict;
                 }
                 let invocation = Invocation { policy, name, family, binding, params };
-                let outcome = self.invoke(invocation, request);
+                let outcome = self.invoke(invocation, request, &patience);
                 // One whose conditions were false, or failed, is never run again.
                 let ran = !matches!(outcome, Ok(ResultKind::Skipped) | Err(_));
                 let result = self.note(invocation, outcome);
@@ -168,7 +176,13 @@ impl<'r> Run<'r> {
                         seen: self.changes,
                     });
                 }
-                verdict = graver(verdict, result);
+                verdict = ResultKind::graver(verdict, result);
+            }
+        }
+        if family.ignores_own_changes() {
+            // What it did with its other settings is its own change too.
+            for invocation in again.iter_mut().skip(first) {
+                invocation.seen = self.changes;
             }
         }
         verdict
@@ -238,13 +252,14 @@ impl<'r> Run<'r> {
         &mut self,
         invocation: Invocation<'_>,
         request: Option<&Request>,
+        patience: &Patience,
     ) -> Result<ResultKind, PolicyError> {
-        let Some(request) = request else { return self.invoke_on(invocation, self.documents) };
+        let Some(request) = request else { return self.invoke_on(invocation, self.documents, patience) };
         let documents = self.documents.converted(request);
         if let Some(current) = self.current.change() {
             set_api_version(current, &request.kind.api_version());
         }
-        let outcome = self.invoke_on(invocation, &documents);
+        let outcome = self.invoke_on(invocation, &documents, patience);
         if let Some(current) = self.current.change() {
             set_api_version(current, &self.documents.review.request.kind.api_version());
         }
@@ -255,10 +270,10 @@ impl<'r> Run<'r> {
         &mut self,
         invocation: Invocation<'_>,
         documents: &Documents<'_>,
+        patience: &Patience,
     ) -> Result<ResultKind, PolicyError> {
         let Invocation { policy, name, family, params, .. } = invocation;
-        let patience = Patience::default();
-        let received = Inputs::fetch(documents, policy.uses, family, &patience)?.with_params(params);
+        let received = Inputs::fetch(documents, policy.uses, family, patience)?.with_params(params);
         let Some(original) = documents.object()? else { return Ok(ResultKind::Unchanged) };
         let inputs = received.with_object(self.current.node()?.unwrap_or(original));
         if !policy.hold(&inputs)? {
@@ -266,15 +281,14 @@ impl<'r> Run<'r> {
         }
         // A refused request needs nothing taken back.
         let rolls_back = family.rolls_back() && self.door == FailurePolicy::Ignore;
-        let snapshot = if rolls_back { self.current.value().cloned() } else { None };
         let immutable =
             family.keeps_immutable_fields() && safety::is_immutable(self.documents.review.request);
-        let before = if immutable { self.current.value().cloned() } else { None };
+        let before = if rolls_back || immutable { self.current.value().cloned() } else { None };
         let (mut changed, erred) = match self.mutations(invocation, &received, documents) {
             Ok(result) => result,
             Err(error) => {
                 if rolls_back {
-                    *self.current.change() = snapshot;
+                    *self.current.change() = before;
                 }
                 return Err(error);
             }
@@ -323,6 +337,9 @@ impl<'r> Run<'r> {
                 Err(error) => {
                     self.failed(invocation, &error);
                     erred = true;
+                    if matches!(error, PolicyError::TooLong(_)) {
+                        break;
+                    }
                 }
             }
         }
@@ -340,17 +357,22 @@ impl<'r> Run<'r> {
             None => return Ok(false),
         };
         let mut changed = false;
+        let mut room = MAX_BYTES;
         for change in steps {
-            changed |= self.carry_out(mutation, change, documents)?;
+            received.patience.take_change()?;
+            changed |= self.carry_out(mutation, change, documents, &mut room, received.patience)?;
         }
         Ok(changed)
     }
 
+    /// Carries out one change; takes what patches put into the object from `room`. Whether it changed anything.
     fn carry_out(
         &mut self,
         mutation: &CompiledMutation,
         change: Change,
         documents: &Documents<'_>,
+        room: &mut usize,
+        patience: &Patience,
     ) -> Result<bool, PolicyError> {
         let nothing = match &change {
             Change::Patch(operations) => operations.is_empty(),
@@ -365,12 +387,13 @@ impl<'r> Run<'r> {
         let target = || self.current.value().cloned().unwrap_or_else(|| original.to_value());
         match (change, &mutation.action) {
             (Change::Patch(operations), Action::Patch(expression)) => {
-                let patched = patch::apply(expression, target(), &operations)?;
+                let patched = patch::apply(expression, target(), &operations, room, patience)?;
                 self.put(expression, patched, original)
             }
             (Change::LibraryPatch(operations), Action::LibraryPatch(expression)) => {
                 let target = target();
-                let mut patched = library_patch::apply(expression, target.clone(), &operations)?;
+                let mut patched =
+                    library_patch::apply(expression, target.clone(), &operations, room, patience)?;
                 if let Some(patched) = &mut patched {
                     decoding::decode(patched, &target, kind, self.set.schemas())?;
                 }
@@ -417,9 +440,8 @@ impl<'r> Run<'r> {
             (Some(current), Ok(Some(original))) => diff(original, current),
             _ => None,
         };
-        if let Some(patch) = patch.as_ref().filter(|patch| patch.len() > MAX_PATCH_BYTES) {
-            let message =
-                format!("the policies' patch of {} bytes is larger than {MAX_PATCH_BYTES}", patch.len());
+        if patch.as_ref().is_some_and(|patch| patch.len() > MAX_PATCH_BYTES) {
+            let message = format!("the policies' patch has more than {MAX_PATCH_BYTES} bytes");
             if door == FailurePolicy::Fail {
                 gathering.fail(message);
             } else {
@@ -429,15 +451,4 @@ impl<'r> Run<'r> {
         }
         gathering.finish(patch)
     }
-}
-
-/// The result of a policy that runs several times.
-fn graver(one: Option<ResultKind>, other: ResultKind) -> Option<ResultKind> {
-    let weight = |result| match result {
-        ResultKind::Error => 3,
-        ResultKind::Applied => 2,
-        ResultKind::Skipped => 0,
-        _ => 1,
-    };
-    one.filter(|one| weight(*one) >= weight(other)).or(Some(other))
 }

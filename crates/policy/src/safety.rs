@@ -1,5 +1,8 @@
 //! What policies never do, whatever they say.
 
+use std::collections::{HashMap, HashSet};
+
+use sallyport_document::Node;
 use serde_json::{Map, Value};
 
 use crate::documents::Documents;
@@ -10,15 +13,26 @@ use crate::request::{Operation, Request};
 const MIRROR: &str = "kubernetes.io/config.mirror";
 
 /// Whether the review is about a mirror pod, which both doors leave alone.
+///
+/// A client puts the mark on whatever it sends: on an Eviction, or on a pod of which a subresource takes another
+/// part. So it counts on pods alone, and only if the pod that was there has it too: of an existing pod it can be
+/// neither added nor removed.
 pub(crate) fn is_mirror_pod(documents: &Documents<'_>) -> Result<bool, PolicyError> {
-    if !documents.review.request.is_pod() {
+    let request = documents.review.request;
+    if !request.is_pod() || request.kind.kind != "Pod" {
         return Ok(false);
     }
-    let object = match documents.object()? {
-        Some(object) => Some(object),
-        None => documents.old_object()?,
-    };
-    Ok(object.is_some_and(|object| object.at(&["metadata", "annotations", MIRROR]).is_some()))
+    let object = documents.object()?;
+    if object.is_some_and(|object| !is_marked(object)) {
+        return Ok(false);
+    }
+    // Only now, as it has to be read for this.
+    let old_object = documents.old_object()?;
+    Ok(old_object.or(object).is_some_and(is_marked))
+}
+
+fn is_marked(pod: Node<'_>) -> bool {
+    pod.at(&["metadata", "annotations", MIRROR]).is_some()
 }
 
 /// Whether most of the object's spec cannot be changed any more: an existing pod.
@@ -27,7 +41,8 @@ pub(crate) fn is_immutable(request: &Request) -> bool {
 }
 
 /// Takes back what a mutation changed in the spec of an existing pod and the API server would refuse. Images,
-/// `activeDeadlineSeconds` and added tolerations stay. Gives the fields of the spec that were restored.
+/// `activeDeadlineSeconds`, added tolerations and removed scheduling gates stay. Gives the fields of the spec
+/// that were restored.
 pub(crate) fn restore_immutable(before: &Value, after: &mut Value) -> Vec<String> {
     let empty = Map::new();
     let old = before.get("spec").and_then(Value::as_object).unwrap_or(&empty);
@@ -41,6 +56,8 @@ pub(crate) fn restore_immutable(before: &Value, after: &mut Value) -> Vec<String
             continue;
         }
         let allowed = match (field.as_str(), is) {
+            ("schedulingGates", None) => continue,
+            ("schedulingGates", Some(is)) if is_among(is, was) => Some(is.clone()),
             ("activeDeadlineSeconds", Some(is)) => Some(is.clone()),
             ("tolerations", Some(is)) if begins_with(is, was) => Some(is.clone()),
             ("containers" | "initContainers", Some(is)) => Some(with_images_of(was, is)),
@@ -78,16 +95,49 @@ fn begins_with(is: &Value, was: &Value) -> bool {
     }
 }
 
+/// Whether nothing is in a list that was not in it before.
+fn is_among(is: &Value, was: &Value) -> bool {
+    match (is, was) {
+        (Value::Null, _) => true,
+        (Value::Array(is), Value::Array(was)) => {
+            let was: HashSet<&Value> = was.iter().collect();
+            is.iter().all(|item| was.contains(item))
+        }
+        _ => false,
+    }
+}
+
 /// The containers as they were, with the images that those of the same name have now.
 fn with_images_of(was: &Value, is: &Value) -> Value {
     let mut containers = was.clone();
     let Some(entries) = containers.as_array_mut() else { return containers };
     let changed = is.as_array().map(Vec::as_slice).unwrap_or_default();
+    // From the end, as of several that share a name the first counts.
+    let images: HashMap<Option<&Value>, Option<&Value>> =
+        changed.iter().rev().map(|container| (container.get("name"), container.get("image"))).collect();
     for entry in entries.iter_mut().filter_map(Value::as_object_mut) {
-        let same = changed.iter().find(|other| other.get("name") == entry.get("name"));
-        if let Some(image) = same.and_then(|other| other.get("image")) {
+        if let Some(image) = images.get(&entry.get("name")).copied().flatten() {
             entry.insert("image".to_owned(), image.clone());
         }
     }
     containers
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::with_images_of;
+
+    #[test]
+    fn images_are_those_of_the_same_name_and_of_several_the_first() {
+        let was = json!([{"name": "a", "image": "1", "command": ["x"]}, {"name": "b", "image": "1"},
+                         {"image": "1"}, {"name": "d", "image": "1"}, "text"]);
+        let is = json!([{"name": "c", "image": "2"}, {"name": "a", "image": "3"}, {"name": "a", "image": "4"},
+                        {"image": "5"}, {"name": "d"}, {"name": "d", "image": "6"}]);
+        let expected = json!([{"name": "a", "image": "3", "command": ["x"]}, {"name": "b", "image": "1"},
+                              {"image": "5"}, {"name": "d", "image": "1"}, "text"]);
+        assert_eq!(with_images_of(&was, &is), expected);
+        assert_eq!(with_images_of(&was, &json!("text")), was);
+    }
 }

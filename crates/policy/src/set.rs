@@ -242,10 +242,10 @@ impl<D: Definition> Set<D> {
         self.entries.push(entry);
         self.families.push(family);
         self.statuses.push(PolicyStatus { name, failure_policy, state, message, asks_authorizer });
-        let Self { entries, failing, ignoring, objects, .. } = self;
+        let Self { entries, failing, ignoring, .. } = self;
         let by_resource = if failure_policy == FailurePolicy::Fail { failing } else { ignoring };
         if let Some(matcher) = entries.last().and_then(Entry::matcher).filter(|_| !unbound) {
-            by_resource.insert(index, matcher, objects.schemas());
+            by_resource.insert(index, matcher);
         }
     }
 

@@ -389,6 +389,7 @@ impl CompiledValidations {
         if let Some(Err(error)) = self.param_kind.as_ref().map(|kind| binding::known(kind, objects)) {
             return Some(report.misconfigured(None, &error.into()));
         }
+        let patience = Patience::default();
         let mut verdict = None;
         let mut annotations: Vec<(&str, Vec<String>)> = Vec::new();
         for binding in &self.bindings {
@@ -396,13 +397,13 @@ impl CompiledValidations {
                 Ok(None) => continue,
                 Ok(Some(params)) => params,
                 Err(error) => {
-                    verdict = graver(verdict, report.misconfigured(Some(binding), &error));
+                    verdict = ResultKind::graver(verdict, report.misconfigured(Some(binding), &error));
                     continue;
                 }
             };
-            verdict = graver(verdict, ResultKind::Skipped);
+            verdict = ResultKind::graver(verdict, ResultKind::Skipped);
             for params in params.iter().copied() {
-                let result = match self.evaluate(documents, params) {
+                let result = match self.evaluate(documents, params, &patience) {
                     Ok(None) => ResultKind::Skipped,
                     Ok(Some(mut findings)) => {
                         for (suffix, value) in std::mem::take(&mut findings.annotations) {
@@ -412,7 +413,7 @@ impl CompiledValidations {
                     }
                     Err(error) => report.error(binding, error),
                 };
-                verdict = graver(verdict, result);
+                verdict = ResultKind::graver(verdict, result);
             }
         }
         for (suffix, values) in annotations {
@@ -428,9 +429,9 @@ impl CompiledValidations {
         &'s self,
         documents: &Documents<'_>,
         params: Option<Node<'_>>,
+        patience: &Patience,
     ) -> Result<Option<Findings<'s>>, PolicyError> {
-        let patience = Patience::default();
-        let inputs = Inputs::fetch(documents, self.uses, self.family, &patience)?.with_params(params);
+        let inputs = Inputs::fetch(documents, self.uses, self.family, patience)?.with_params(params);
         let mut activation = inputs.activate(&self.scope);
         if !self.conditions.hold(&inputs, &mut activation)? {
             return Ok(None);
@@ -458,6 +459,10 @@ impl CompiledValidations {
             match annotation_value(expression, activation) {
                 Ok(Some(value)) => findings.annotations.push((suffix, value)),
                 Ok(None) => {}
+                // There it stands in the place of all that the policy has found.
+                Err(error) if self.family == Family::Kubernetes && error.is_out_of_budget() => {
+                    return Err(error);
+                }
                 Err(error) => findings.annotation_errors.push(error),
             }
         }
@@ -472,19 +477,6 @@ fn note<'s>(annotations: &mut Vec<(&'s str, Vec<String>)>, suffix: &'s str, valu
         Some((_, values)) if values.contains(&value) => {}
         Some((_, values)) => values.push(value),
     }
-}
-
-/// The result of a policy that is evaluated several times.
-fn graver(one: Option<ResultKind>, other: ResultKind) -> Option<ResultKind> {
-    let weight = |result| match result {
-        ResultKind::Error => 5,
-        ResultKind::Denied => 4,
-        ResultKind::Warned => 3,
-        ResultKind::Audited => 2,
-        ResultKind::Skipped => 0,
-        ResultKind::Allowed | ResultKind::Applied | ResultKind::Unchanged => 1,
-    };
-    one.filter(|one| weight(*one) >= weight(other)).or(Some(other))
 }
 
 fn annotation_value(

@@ -10,7 +10,8 @@ use serde_json::Value;
 
 use super::{apply, operations};
 use crate::error::PolicyError;
-use crate::expression::{Expression, Uses};
+use crate::expression::{Expression, Patience, Uses};
+use crate::measure::MAX_BYTES;
 
 /// Cases that do not give what the corpus says, by file and comment, with the reason.
 const EXCEPTIONS: &[(&str, &str, &str)] = &[];
@@ -28,7 +29,7 @@ fn cases(file: &str) -> Vec<Value> {
 fn patched(document: &Value, patch: &Value) -> Result<Option<Value>, PolicyError> {
     let expression = Expression::compile("patch", "null", &Scope::default(), &mut Uses::default()).unwrap();
     let (operations, _) = operations(&expression, &Cel::from(&Document::of(patch).unwrap()))?;
-    apply(&expression, document.clone(), &operations)
+    apply(&expression, document.clone(), &operations, &mut { MAX_BYTES }, &Patience::default())
 }
 
 /// What is wrong with the outcome of a case.

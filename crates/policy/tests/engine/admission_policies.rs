@@ -186,6 +186,43 @@ fn actions_apply_to_failures_and_errors_alike() {
     assert_eq!(outcome.audit_annotations["p.good"], "v");
 }
 
+/// Audit annotations that spend the budget: one decision in place of all others, which obeys failure policy and
+/// actions, where another error of an annotation refuses the request whatever the actions are.
+#[test]
+fn annotations_that_spend_the_budget_are_one_decision() {
+    // 810,000 each.
+    let dear = "string(object.spec.pad.contains(object.spec.pad))";
+    let annotations = |count: usize| -> Value {
+        let one = |index| json!({"key": format!("a{index}"), "valueExpression": dear});
+        (0..count).map(one).collect()
+    };
+    let mut object = pod(json!({}), json!({}));
+    object["spec"]["pad"] = json!("x".repeat(9_000));
+    let object = object.to_string();
+    let judged = |count: usize, action: &str, door: FailurePolicy| {
+        let spec = json!({"validations": [{"expression": "false", "message": "no"}],
+            "auditAnnotations": annotations(count), "failurePolicy": format!("{door:?}")});
+        let set =
+            ValidationSet::build(validations(&spec, json!({"validationActions": [action]})), objects(), None);
+        assert_eq!(set.policies()[0].message, "");
+        set.review(&review(&pod_request(Operation::Create), object.as_bytes()), door)
+    };
+    let spent =
+        "validation failed due to running out of cost budget, no further validation rules will be run";
+    let affordable = judged(12, "Deny", FailurePolicy::Fail);
+    assert!(message(&affordable).ends_with("denied request: no"), "{affordable:?}");
+    assert_eq!(affordable.audit_annotations.len(), 12);
+
+    let denied = judged(13, "Deny", FailurePolicy::Fail);
+    assert!(message(&denied).contains(spent) && !message(&denied).ends_with("no"), "{denied:?}");
+    assert_eq!((denied.status.as_ref().unwrap().code, denied.audit_annotations.len()), (422, 0));
+    let warned = judged(13, "Warn", FailurePolicy::Fail);
+    assert!(warned.allowed && warned.warnings.len() == 1, "{warned:?}");
+    assert!(warned.warnings[0].contains(spent), "{warned:?}");
+    let ignored = judged(13, "Deny", FailurePolicy::Ignore);
+    assert!(ignored.allowed && ignored.warnings.is_empty(), "{ignored:?}");
+}
+
 #[test]
 fn a_binding_narrows_and_a_policy_without_one_is_not_in_force() {
     let spec = json!({"validations": [{"expression": "false"}]});
@@ -251,6 +288,25 @@ fn a_failing_mutation_does_not_stop_the_others() {
     let mut expected = pod(json!({}), json!({"a": "b"}));
     expected["metadata"].as_object_mut().unwrap().remove("annotations");
     assert_eq!(object, expected);
+}
+
+/// The library finds elements in ways that RFC 6902 does not know: what is copied is weighed all the same.
+#[test]
+fn copies_are_bounded_however_their_paths_are_written() {
+    let mut object = pod(json!({}), json!({}));
+    object["spec"]["containers"][0]["image"] = json!("x".repeat(10_000));
+    let object = object.to_string();
+    for from in ["/spec/containers/0", "/spec/containers/-1", "/spec/containers/00", "text/spec/containers/0"]
+    {
+        let copies = format!(
+            "lists.range(40).map(n, JSONPatch{{op: 'copy', from: '{from}', path: '{from}/x' + string(n)}})"
+        );
+        let set = MutationSet::build(mutations(&json!({"mutations": [patch(&copies)]})), objects(), None);
+        assert_eq!(set.policies()[0].message, "");
+        let request = pod_request(Operation::Create);
+        let outcome = set.review(&review(&request, object.as_bytes()), FailurePolicy::Fail);
+        assert!(message(&outcome).ends_with("makes more than 16777216 bytes"), "{from}: {outcome:?}");
+    }
 }
 
 /// Fact 6, and an unknown kind, which is no error of a policy either.

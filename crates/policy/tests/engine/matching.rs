@@ -191,3 +191,59 @@ fn an_unknown_namespace_is_an_error_unless_its_name_decides() {
     request.namespace = "plain".to_owned();
     assert!(matches(&set("{matchLabels: {kubernetes.io/metadata.name: plain}}"), &request, &json!({})));
 }
+
+/// Kubernetes: that the namespace is not known counts only where everything else matches.
+#[test]
+fn an_object_selector_that_does_not_match_beats_an_unknown_namespace() {
+    let set = refuse(
+        "{resourceRules: [{apiGroups: ['*'], apiVersions: ['*'], resources: ['*']}], namespaceSelector: {matchLabels: {a: b}}, objectSelector: {matchLabels: {a: x}}}",
+    );
+    let mut request = pod_request(Operation::Create);
+    let labelled = json!({"metadata": {"labels": {"a": "x"}}});
+    let other = json!({"metadata": {"labels": {"a": "y"}}});
+    // Known, and it does not match.
+    assert!(!matches(&set, &request, &labelled));
+    request.namespace = "elsewhere".to_owned();
+    assert!(!matches(&set, &request, &other));
+    let outcome = set.review(&review(&request, labelled.to_string().as_bytes()), FailurePolicy::Fail);
+    assert_eq!(message(&outcome), "policy p: namespace elsewhere is not known to this source");
+    // An object that cannot be read is an error as well, unless the namespace does not match.
+    for (namespace, matched) in [("elsewhere", true), ("plain", false)] {
+        request.namespace = namespace.to_owned();
+        let outcome = set.review(&review(&request, b"[]"), FailurePolicy::Fail);
+        assert_eq!(!outcome.results.is_empty(), matched, "{namespace}");
+    }
+}
+
+/// Kubernetes: what is sent to a subresource of a Namespace changes no label.
+#[test]
+fn subresources_of_namespaces_are_judged_by_the_labels_that_are_stored() {
+    let set = refuse(
+        "{resourceRules: [{apiGroups: ['*'], apiVersions: ['*'], resources: ['*/*']}], namespaceSelector: {matchLabels: {sidecar-injector: enabled}}}",
+    );
+    let enabled = json!({"metadata": {"labels": {"sidecar-injector": "enabled"}}}).to_string();
+    let plain = json!({"metadata": {"name": "plain"}}).to_string();
+    let rows = [
+        // Subresource, name, object, old object, whether it matches.
+        ("", "new", &enabled, &plain, true),
+        ("", "new", &plain, &enabled, false),
+        ("finalize", "new", &enabled, &plain, false),
+        ("finalize", "new", &plain, &enabled, true),
+        ("status", "new", &plain, &enabled, true),
+        // Without an old object, as the source knows it.
+        ("status", "default", &plain, &String::new(), true),
+        ("status", "plain", &enabled, &String::new(), false),
+    ];
+    for (sub_resource, name, object, old, expected) in rows {
+        let mut request = pod_request(Operation::Update);
+        request.resource.resource = "namespaces".to_owned();
+        request.kind.kind = "Namespace".to_owned();
+        request.sub_resource = sub_resource.to_owned();
+        request.name = name.to_owned();
+        request.namespace = name.to_owned();
+        let mut review = review(&request, object.as_bytes());
+        review.old_object = old.as_bytes();
+        let found = !set.review(&review, FailurePolicy::Fail).results.is_empty();
+        assert_eq!(found, expected, "{sub_resource} {name} {object} {old}");
+    }
+}

@@ -399,3 +399,27 @@ fn patches_that_blow_up_are_an_error() {
         assert!(message(&outcome).contains(expected), "{outcome:?}");
     }
 }
+
+/// The bounds are for all elements of a `forEach` together, and time is one of them.
+#[test]
+fn elements_of_for_each_share_room_and_time() {
+    let each = |operations: &str| {
+        format!(
+            "  - forEach: {{list: 'lists.range(1000)', as: n}}\n    jsonPatch: {{expression: \"[{operations}]\"}}"
+        )
+    };
+    let copy = each("JSONPatch{op: 'copy', from: '/spec/pad', path: '/metadata/x' + string(n)}");
+    let label = each("JSONPatch{op: 'add', path: '/metadata/labels/a', value: string(n)}");
+    let (mut large, mut many) = (pod(json!({}), json!({})), pod(json!({}), json!({})));
+    large["spec"]["pad"] = json!("x".repeat(1_000_000));
+    many["spec"]["many"] = (0..50_000).map(|n| json!({"n": n})).collect();
+    for (mutation, object, expected) in [
+        (copy, large, "makes more than 16777216 bytes"),
+        // Each copies and compares the whole object.
+        (label, many, "the evaluation took longer than 1000 ms"),
+    ] {
+        let outcome = mutate(&mutation_set(&[&mutate_pods("p", "", &mutation)]), &object);
+        assert!(message(&outcome).contains(expected), "{outcome:?}");
+        assert_eq!(outcome.status.as_ref().unwrap().code, 500);
+    }
+}

@@ -2,7 +2,10 @@
 
 use std::sync::Arc;
 
-use sallyport_policy::{FailurePolicy, Objects, Operation, Outcome, PolicyState, ValidationSet, Validations};
+use sallyport_policy::{
+    FailurePolicy, MutationSet, Mutations, Objects, Operation, Outcome, PolicyState, ValidationSet,
+    Validations,
+};
 use serde_json::{Value, json};
 
 use crate::fixtures::{message, mutation_set, namespaces, patched, pod, pod_request, review, validation_set};
@@ -232,4 +235,49 @@ fn ours_say_kind_and_reference_or_neither() {
         assert_eq!(status.state, PolicyState::Broken, "{fields}");
         assert!(status.message.contains(expected), "{fields}: {}", status.message);
     }
+}
+
+/// A policy that is evaluated for several objects has one second for all of them.
+#[test]
+fn the_settings_of_a_policy_share_its_time() {
+    let policy = LIMIT.replace(
+        "params: {most: 1}",
+        "paramKind: {apiVersion: v1, kind: ConfigMap}\n  paramRef: {selector: {}}",
+    );
+    let policy = policy.replace(
+        "  - expression: object.spec.containers.size() <= params.most",
+        "  - forEach: {list: lists.range(1000), as: n}\n    expression: lists.range(400).all(i, i + n >= 0) || params == null",
+    );
+    let policy = policy.replace("'at most ' + string(params.most)", "'failed'");
+    let maps = (0..500).map(|n| config_map(Some("default"), &format!("c{n}"), "1"));
+    let validations =
+        Validations { policies: crate::fixtures::validations(&[&policy]), ..Validations::default() };
+    let set = ValidationSet::build(validations, Arc::new(Objects::new(namespaces(), maps)), None);
+    assert_eq!(set.policies()[0].message, "");
+    let outcome = crate::fixtures::validate(&set, &pod(json!({}), json!({})));
+    assert_eq!(message(&outcome), "policy limit: the evaluation took longer than 1000 ms");
+}
+
+/// `IfNeeded` means another policy's change: what a policy did with its other settings is its own.
+#[test]
+fn a_policy_of_ours_does_not_reinvoke_itself_through_its_settings() {
+    let counter = LABEL
+        .replace(
+            "params: {team: a}",
+            "reinvocationPolicy: IfNeeded\n  paramKind: {apiVersion: v1, kind: ConfigMap}\n  paramRef: {selector: {}}",
+        )
+        .replace(
+            "{team: \"${{ params.team }}\"}",
+            "{team: \"${{ object.metadata.?labels.?team.orValue('') + params.data.limit }}\"}",
+        );
+    let other = LABEL.replace("name: label", "name: other").replace("{team: \"$", "{other: \"$");
+    let object = pod(json!({}), json!({}));
+    let team = |policies: &[&str]| {
+        let policies = Mutations { policies: crate::fixtures::mutations(policies), ..Mutations::default() };
+        let set = MutationSet::build(policies, objects(), None);
+        assert!(set.policies().iter().all(|policy| policy.message.is_empty()), "{:?}", set.policies());
+        patched(&object, &crate::fixtures::mutate(&set, &object))["metadata"]["labels"]["team"].clone()
+    };
+    assert_eq!(team(&[&counter]), "13");
+    assert_eq!(team(&[&counter, &other]), "1313");
 }

@@ -69,6 +69,34 @@ fn sys_1_6_a_removal_alone_is_taken_back_too() {
     assert_eq!((outcome.patch, outcome.warnings.len()), (None, 1));
 }
 
+/// Kubernetes: scheduling gates of an existing pod can be removed, and nothing else.
+#[test]
+fn sys_1_6_scheduling_gates_may_go_but_not_come() {
+    let gates = json!([{"name": "a"}, {"name": "b"}]);
+    let rows = [
+        ("op: 'remove', path: '/spec/schedulingGates/0'", Some(json!([{"name": "b"}])), false),
+        ("op: 'replace', path: '/spec/schedulingGates', value: []", Some(json!([])), false),
+        ("op: 'remove', path: '/spec/schedulingGates'", None, false),
+        ("op: 'add', path: '/spec/schedulingGates/-', value: {'name': 'c'}", Some(gates.clone()), true),
+        ("op: 'replace', path: '/spec/schedulingGates/0/name', value: 'c'", Some(gates.clone()), true),
+        ("op: 'replace', path: '/spec/schedulingGates', value: 'a'", Some(gates.clone()), true),
+    ];
+    for (operation, expected, restored) in rows {
+        let mutation = format!("  - jsonPatch: {{expression: \"[JSONPatch{{{operation}}}]\"}}");
+        let mut object = pod(json!({}), json!({}));
+        object["spec"]["schedulingGates"] = gates.clone();
+        let outcome = update(&mutate_pods("eager", "", &mutation), &object, &object, "");
+        let result = patched(&object, &outcome);
+        assert_eq!(result["spec"].get("schedulingGates"), expected.as_ref(), "{operation}");
+        assert_eq!(!outcome.warnings.is_empty(), restored, "{operation}: {:?}", outcome.warnings);
+    }
+    // A pod that never had any gets none.
+    let object = pod(json!({}), json!({}));
+    let mutation = "  - overlay: {spec: {schedulingGates: [{name: a}]}}";
+    let outcome = update(&mutate_pods("eager", "", mutation), &object, &object, "");
+    assert_eq!((outcome.patch, outcome.warnings.len()), (None, 1));
+}
+
 #[test]
 fn subresources_of_pods_are_not_held_back() {
     let policy =
@@ -109,4 +137,39 @@ fn mirror_pods_are_left_alone_at_both_doors() {
     let ordinary = pod(json!({}), json!({})).to_string();
     let request = pod_request(Operation::Create);
     assert!(!validations.review(&review(&request, ordinary.as_bytes()), FailurePolicy::Fail).allowed);
+}
+
+/// Whoever sends a request can write the mark into what is sent. Only that of a pod counts, and only one that
+/// the pod had before.
+#[test]
+fn the_mark_of_mirror_pods_is_no_way_past_the_policies() {
+    let marked = pod(json!({"kubernetes.io/config.mirror": "hash"}), json!({})).to_string();
+    let ordinary = pod(json!({}), json!({})).to_string();
+    let (marked, ordinary) = (marked.as_str(), ordinary.as_str());
+    let validations = validation_set(&[&validate_pods("v", "  validations: [{expression: 'false'}]")]);
+    let mutations = mutation_set(&[&mutate_pods("m", "", "  - overlay: {metadata: {labels: {a: x}}}")]);
+    let rows = [
+        // Operation, subresource, kind, object, old object, whether it is left alone.
+        (Operation::Create, "eviction", "Eviction", marked, "", false),
+        (Operation::Create, "binding", "Binding", marked, "", false),
+        (Operation::Connect, "exec", "PodExecOptions", marked, "", false),
+        (Operation::Update, "ephemeralcontainers", "Pod", marked, ordinary, false),
+        (Operation::Update, "resize", "Pod", marked, ordinary, false),
+        (Operation::Update, "", "Pod", marked, ordinary, false),
+        (Operation::Delete, "", "Pod", "", ordinary, false),
+        (Operation::Update, "status", "Pod", marked, marked, true),
+        (Operation::Create, "", "Pod", marked, "", true),
+    ];
+    for (operation, sub_resource, kind, object, old, left_alone) in rows {
+        let mut request = pod_request(operation);
+        sub_resource.clone_into(&mut request.sub_resource);
+        kind.clone_into(&mut request.kind.kind);
+        let mut review = review(&request, object.as_bytes());
+        review.old_object = old.as_bytes();
+        let row = format!("{operation:?} {sub_resource} {kind}");
+        let outcome = validations.review(&review, FailurePolicy::Fail);
+        assert_eq!(outcome.allowed, left_alone, "{row}");
+        let outcome = mutations.review(&review, FailurePolicy::Fail);
+        assert_eq!(outcome.results.is_empty(), left_alone, "{row}");
+    }
 }

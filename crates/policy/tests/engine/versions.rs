@@ -208,19 +208,56 @@ fn equivalent_policies_see_the_version_that_they_name() {
     }
 }
 
+/// Also for whoever names all resources of a group.
 #[test]
 fn events_are_the_same_in_both_groups() {
-    let rules = |group: &str| {
-        format!("{{resourceRules: [{{apiGroups: ['{group}'], apiVersions: [v1], resources: [events]}}]}}")
-    };
     let asked = request("events.k8s.io", "v1", "Event", "events");
     let sent = json!({"apiVersion": "events.k8s.io/v1"});
-    let found = outcome(&refuse(&rules("")), &asked, &sent);
-    assert!(message(&found).contains("the policy is for /v1, Kind=Event"), "{}", message(&found));
-    assert_eq!(
-        message(&outcome(&refuse(&rules("events.k8s.io")), &asked, &sent)),
-        "events.k8s.io/v1 v1 v1 v1 v1 (policy p)"
-    );
+    for name in ["events", "*"] {
+        let rules = |group: &str, policy: &str| {
+            format!(
+                "{{resourceRules: [{{apiGroups: ['{group}'], apiVersions: [v1], resources: ['{name}']}}], \
+                 matchPolicy: {policy}}}"
+            )
+        };
+        let found = outcome(&refuse(&rules("", "Equivalent")), &asked, &sent);
+        assert!(message(&found).contains("the policy is for /v1, Kind=Event"), "{name}: {}", message(&found));
+        assert!(outcome(&refuse(&rules("", "Exact")), &asked, &sent).allowed, "{name}");
+        assert_eq!(
+            message(&outcome(&refuse(&rules("events.k8s.io", "Equivalent")), &asked, &sent)),
+            "events.k8s.io/v1 v1 v1 v1 v1 (policy p)",
+            "{name}"
+        );
+        let core = request("", "v1", "Event", "events");
+        let found = outcome(&refuse(&rules("events.k8s.io", "Equivalent")), &core, &json!({}));
+        assert!(
+            message(&found).contains("the policy is for events.k8s.io/v1, Kind=Event"),
+            "{name}: {}",
+            message(&found)
+        );
+        let others = request("", "v1", "Pod", "pods");
+        assert!(
+            outcome(&refuse(&rules("events.k8s.io", "Equivalent")), &others, &json!({})).allowed,
+            "{name}"
+        );
+    }
+}
+
+/// Kubernetes: of several rules for other versions the first one says in which the policy sees the object.
+#[test]
+fn the_first_rule_that_matches_says_which_version() {
+    let rule = |version: &str| {
+        format!("{{apiGroups: [resource.k8s.io], apiVersions: [{version}], resources: [resourceclaims]}}")
+    };
+    let asked = request("resource.k8s.io", "v1", "ResourceClaim", "resourceclaims");
+    let sent = json!({"apiVersion": "resource.k8s.io/v1"});
+    for (first, second) in [("v1beta1", "v1beta2"), ("v1beta2", "v1beta1")] {
+        let policies = refuse(&format!("{{resourceRules: [{}, {}]}}", rule(first), rule(second)));
+        let found = outcome(&policies, &asked, &sent);
+        // Seen in that version, or an error that names it.
+        let text = message(&found);
+        assert!(text.contains(first) && !text.contains(second), "{first}, {second}: {text}");
+    }
 }
 
 /// What the registration made of a request, and what was asked for.
