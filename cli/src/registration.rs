@@ -14,8 +14,10 @@ const PART_OF: (&str, &str) = ("app.kubernetes.io/part-of", "sallyport");
 const EXEMPT_NAMESPACES: [&str; 2] = ["kube-node-lease", "kube-system"];
 /// Seconds that the API server gives a review.
 const TIMEOUT_SECONDS: u32 = 10;
-/// Mirror pods only show what a kubelet runs already. It holds without annotations and without an object too.
-const NOT_A_MIRROR_POD: &str = "[object, oldObject].all(it, it == null || \
+/// Mirror pods only show what a kubelet runs already. It holds without annotations and without an object too. Nothing
+/// but a new pod can say that it is one: a pod that is there is what it was, and an Eviction is no pod.
+const NOT_A_MIRROR_POD: &str = "request.kind.group != '' || request.kind.kind != 'Pod' || \
+                                [oldObject == null ? object : oldObject].all(it, it == null || \
                                 !it.?metadata.?annotations[?'kubernetes.io/config.mirror'].hasValue())";
 
 /// Both configurations without their `caBundle`, under this name, for a front at `url`. Their lists of webhooks

@@ -387,7 +387,11 @@ async fn a_suite_that_is_down_keeps_down_nothing_that_it_needs_c_100_c_101() {
     }
     let evict = ["create", "--raw", "/api/v1/namespaces/default/pods/plain/eviction?dryRun=All", "-f", "-"];
     assert!(!passes(&evict, Some(&eviction)).await, "an eviction that only says it is of a mirror pod");
-    let rows: [(&[&str], bool); 7] = [
+    let mark = r#"{"metadata": {"annotations": {"kubernetes.io/config.mirror": "x"}}}"#;
+    let resize =
+        ["patch", "pod", "plain", "-n", "default", "--subresource=resize", "--dry-run=server", "-p", mark];
+    let rows: [(&[&str], bool); 8] = [
+        (&resize, false),
         (&["delete", "pod", "mirror", "-n", "default", "--dry-run=server"], true),
         (&["delete", "pod", "plain", "-n", "default", "--dry-run=server"], false),
         (&["label", "lease", "l", "-n", "default", "a=b", "--dry-run=server"], true),

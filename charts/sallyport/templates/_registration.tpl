@@ -161,7 +161,7 @@ webhooks:
   (dict
     "name" "not-a-mirror-pod"
     "resources" (list "/pods")
-    "expression" `request.kind.group != "" || request.kind.kind != "Pod" || [object, oldObject].all(it, it == null || !has(it.metadata.annotations) || !("kubernetes.io/config.mirror" in it.metadata.annotations))`
+    "expression" `request.kind.group != "" || request.kind.kind != "Pod" || [oldObject == null ? object : oldObject].all(it, it == null || !has(it.metadata.annotations) || !("kubernetes.io/config.mirror" in it.metadata.annotations))`
   )
   (dict
     "name" "not-a-node"
@@ -200,7 +200,8 @@ webhooks:
     "expression" (printf `!(request.resource.group in ["rbac.authorization.k8s.io", "scheduling.k8s.io"]) || request.name != %q` (include "sallyport.clusterName" .root))
   )
 -}}
-{{- /* The mirror annotation counts on pods alone, or anything could be exempted with it; objects are null on CREATE and DELETE.
+{{- /* The mirror annotation counts on pods alone, or anything could be exempted with it, and of a pod that is there in what
+       it was: a subresource takes a pod with the annotation and drops it. Objects are null on CREATE and DELETE.
        Its own cluster-scoped objects are kept out so that a suite that is down can be uninstalled. */ -}}
 {{- $conditions := list -}}
 {{- range $candidate := $candidates -}}
