@@ -33,6 +33,8 @@ const ATTEMPTS: u32 = 3;
 const ATTEMPT_TIMEOUT: Duration = Duration::from_secs(2);
 /// Wait before the second attempt; it doubles.
 const BACKOFF: Duration = Duration::from_millis(50);
+/// What a question gets for an answer when it cannot be waited for.
+const TOO_MANY: &str = "too many reviews wait for the API server already";
 /// Longest part of an error that expressions see, in characters.
 const MAX_ERROR: usize = 1024;
 
@@ -144,16 +146,29 @@ impl Ask for ApiServer {
 pub(crate) struct AccessReviews {
     asked: Arc<dyn Ask>,
     places: Arc<Semaphore>,
+    /// Of reviews that wait for answers: those that ask nothing need places in the gate too.
+    waiting: Arc<Semaphore>,
     meters: AccessReviewMeters,
 }
 
 impl AccessReviews {
-    pub(crate) fn new(asked: impl Ask, meters: AccessReviewMeters) -> Self {
-        Self { asked: Arc::new(asked), places: Arc::new(Semaphore::new(MAX_AT_ONCE)), meters }
+    /// At most `waiting` reviews wait for answers at once.
+    pub(crate) fn new(asked: impl Ask, waiting: usize, meters: AccessReviewMeters) -> Self {
+        let semaphore = |places: usize| Arc::new(Semaphore::new(places.clamp(1, Semaphore::MAX_PERMITS)));
+        Self { asked: Arc::new(asked), places: semaphore(MAX_AT_ONCE), waiting: semaphore(waiting), meters }
     }
 
-    /// Gives open questions their answers, until `deadline` at the latest.
+    /// Gives open questions their answers, until `deadline` at the latest. With too many reviews waiting already each
+    /// is an error.
     pub(crate) async fn settle(&self, open: Vec<Check>, answers: &mut Answers, deadline: Instant) {
+        let Ok(_place) = self.waiting.try_acquire() else {
+            tracing::warn!(checks = open.len(), "too many reviews wait for what the authorizer says");
+            for check in open {
+                self.meters.observe(AccessReviewResult::Error, Duration::ZERO);
+                answers.settle(check, errored(TOO_MANY.to_owned()));
+            }
+            return;
+        };
         let span = tracing::info_span!("authorize", otel.kind = "client", checks = open.len());
         let decisions = self.ask_all(&open, deadline).instrument(span).await;
         for (check, decision) in open.into_iter().zip(decisions) {

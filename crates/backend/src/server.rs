@@ -37,6 +37,9 @@ const KEEPALIVE_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long calls under way may take once the draining is over: the longest webhook timeout (C-60).
 const LAST_CALLS: Duration = Duration::from_secs(30);
 
+/// So many of all reviews at once may wait for what an authorizer says: one in four.
+const SHARE_OF_ASKING: usize = 4;
+
 /// Why a backend cannot start, or had to end.
 #[derive(Debug, thiserror::Error)]
 pub enum BackendError {
@@ -118,7 +121,7 @@ impl<S: PolicySet> Backend<S> {
                 let meters = AccessReviewMeters::new()?;
                 meters.register(admin.registry())?;
                 let api_server = ApiServer::connect(config.kubeconfig.as_deref()).await?;
-                Some(AccessReviews::new(api_server, meters))
+                Some(AccessReviews::new(api_server, config.max_concurrent / SHARE_OF_ASKING, meters))
             }
         };
         let snapshot = Arc::new(Directory::new(&config.policy_dir).load(None)?);

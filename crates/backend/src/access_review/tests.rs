@@ -67,7 +67,7 @@ impl Ask for Clerk {
 }
 
 fn access_reviews(clerk: &Clerk) -> AccessReviews {
-    AccessReviews::new(clerk.clone(), AccessReviewMeters::new().unwrap())
+    AccessReviews::new(clerk.clone(), 100, AccessReviewMeters::new().unwrap())
 }
 
 fn check(user: &str, name: &str) -> Check {
@@ -76,6 +76,25 @@ fn check(user: &str, name: &str) -> Check {
         verb: "get".to_owned(),
         subject: Subject::Resource(Resource { name: name.to_owned(), ..Resource::default() }),
     }
+}
+
+/// An API server that hangs leaves room for the reviews that do not ask it.
+#[tokio::test(start_paused = true)]
+async fn reviews_that_wait_are_bounded_and_the_others_questions_are_errors() {
+    let clerk = Clerk::default();
+    let reviews = AccessReviews::new(clerk.clone(), 2, AccessReviewMeters::new().unwrap());
+    let settled = async |name: &str| {
+        let mut answers = Answers::default();
+        let deadline = Instant::now() + Duration::from_secs(5);
+        let begun = Instant::now();
+        reviews.settle(vec![check("ann", name)], &mut answers, deadline).await;
+        begun.elapsed()
+    };
+    let (first, second, third) = tokio::join!(settled("silent"), settled("silent"), settled("pod"));
+    assert!(first >= Duration::from_secs(5) && second >= Duration::from_secs(5), "{first:?} {second:?}");
+    assert_eq!(third, Duration::ZERO);
+    // The place is free again.
+    assert!(settled("pod").await > Duration::ZERO);
 }
 
 #[test]
@@ -199,7 +218,7 @@ async fn every_result_is_measured() {
     let meters = AccessReviewMeters::new().unwrap();
     let registry = prometheus::Registry::new();
     meters.register(&registry).unwrap();
-    let reviews = AccessReviews::new(Clerk::default(), meters);
+    let reviews = AccessReviews::new(Clerk::default(), 100, meters);
     let open = [("ann", "a"), ("bob", "a"), ("bob", "b"), ("ann", "broken"), ("ann", "silent")];
     let open = open.map(|(user, name)| check(user, name)).into();
     reviews.settle(open, &mut Answers::default(), Instant::now() + Duration::from_secs(1)).await;
