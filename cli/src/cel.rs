@@ -31,6 +31,7 @@ A check passes when all members of a rule fit, of user, verb, group, resource, s
 path; * fits anything, as does a member that is absent. The user is request.userInfo, or a service account that
 the expression names. Beside allow, reason and error are what every answer has as its reason() and error().
 
+An expression may make what those of mutations make, Object{…} and JSONPatch{…}, which others may not.
 A string is written as it is, other values as YAML; with -o json, an answer as `sallyport cel eval` writes it.
 The cost is counted in the API server's units. It may be 1000000 for the expression and for each variable, and
 10000000 for all of them.
@@ -45,7 +46,7 @@ Examples:
 
 Exit status:
   0  it has a value, whichever
-  1  it has none: the expression cannot be compiled or fails
+  1  it has none: the expression cannot be compiled or fails; or another error
   2  wrong usage";
 
 const EVAL_EXAMPLES: &str = "\

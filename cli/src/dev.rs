@@ -52,7 +52,8 @@ const LOG_LEVEL: &str = "warn,kube_client=off,sallyport_backend::policies=off";
 const EXAMPLES: &str = "\
 Edits of policies are in force within two seconds. Standard output is YAML: the webhook configurations that
 send reviews here, ready for kubectl apply, each time that they change; with --kubeconfig they are applied,
-kept current and removed on exit instead. Everything else is said on standard error. The API server must reach
+kept current and removed on exit instead, and that API server answers what policies ask of authorizer, with the
+rights of the kubeconfig. Everything else is said on standard error. The API server must reach
 this process under --host. kube-system and kube-node-lease are never covered.
 
 With --state-dir the certificates are kept, so that a caBundle stays right when the command is run again with
@@ -166,6 +167,7 @@ async fn start(args: &DevArgs) -> anyhow::Result<Suite> {
         host: args.host.clone(),
         port: args.port,
         drain,
+        kubeconfig: args.kubeconfig.clone(),
     })
     .await
 }

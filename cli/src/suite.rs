@@ -3,7 +3,7 @@
 
 use anyhow::{Context as _, bail};
 use clap::Parser as _;
-use sallyport_backend::{Backend, Config};
+use sallyport_backend::{AuthorizerKind, Backend, Config};
 use sallyport_cert_rotator::events::Events;
 use sallyport_cert_rotator::issuance::{Issuance, Policy};
 use sallyport_cert_rotator::metrics::Metrics;
@@ -45,13 +45,15 @@ pub(crate) struct SuiteOptions {
     pub(crate) port: u16,
     /// How long the front takes new connections once it is told to stop.
     pub(crate) drain: Duration,
+    /// Of the API server that answers what policies ask of `authorizer`; nobody does without.
+    pub(crate) kubeconfig: Option<PathBuf>,
 }
 
 impl SuiteOptions {
     /// A suite for one command.
     pub(crate) fn ephemeral(policy_dir: PathBuf) -> Self {
         let host = Ipv4Addr::LOCALHOST.to_string();
-        Self { policy_dir, state_dir: None, host, port: 0, drain: Duration::ZERO }
+        Self { policy_dir, state_dir: None, host, port: 0, drain: Duration::ZERO, kubeconfig: None }
     }
 }
 
@@ -115,7 +117,13 @@ impl Suite {
         flag("--drain-most", format!("{}s", (options.drain + END).as_secs()));
         flag("--mutator-name", names.service(Member::Mutator).server_name());
         flag("--validator-name", names.service(Member::Validator).server_name());
+        let authorizer = match options.kubeconfig {
+            Some(_) => AuthorizerKind::ApiServer,
+            None => AuthorizerKind::None,
+        };
         let config = |member: Member| Config {
+            authorizer,
+            kubeconfig: options.kubeconfig.clone(),
             listen: loopback(0),
             admin: loopback(0),
             drain: Duration::ZERO,

@@ -67,7 +67,8 @@ Fields of expect, of which at least one is needed:
   object         the whole object as it leaves the policies; objectContains, a part (null: the field is absent)
   unchanged      whether no policy changes the object
   errors         names of the policies that cannot be evaluated [default: none]
-  changesAgain   true if a second run over the result changes it again; otherwise it must not
+  changesAgain   true if a second run over the result changes it again; otherwise it must not. In neither case may
+                 it be denied, or meet other errors
 Texts (message, warnings, values of auditAnnotations) are whole, or {contains: part}.
 
 Examples:
@@ -93,8 +94,8 @@ pub(crate) struct TestArgs {
     #[arg(long, short, env = "SALLYPORT_FILTER", value_name = "TEXT", value_parser = NonEmptyStringValueParser::new())]
     filter: Option<String>,
 
-    /// Print the cases and run none.
-    #[arg(long, env = "SALLYPORT_LIST")]
+    /// Print the cases, as text, and run none.
+    #[arg(long, env = "SALLYPORT_LIST", conflicts_with = "junit")]
     list: bool,
 
     /// Write of every case, not only of those that fail.
@@ -187,7 +188,13 @@ impl TestArgs {
             tally.add(&result);
             let outcome = SuiteOutcome { path: name, result };
             progress.clear();
-            report.suite(&outcome)?;
+            if self.list
+                && let SuiteResult::Unreadable(problem) = &outcome.result
+            {
+                terminal::complain(&anyhow::anyhow!("{}: {problem}", outcome.path));
+            } else {
+                report.suite(&outcome)?;
+            }
             outcomes.push(outcome);
         }
         progress.clear();
@@ -264,7 +271,7 @@ fn judged(case: &Prepared, own: Option<&Policies>, policies: &Policies) -> anyho
     let policies = own.unwrap_or(policies);
     let observation = case.question.ask(policies)?;
     let again = match &observation.object {
-        Some(object) if observation.changed => case.question.ask_again(object, policies)?,
+        Some(object) if observation.changed => Some(case.question.ask_again(object, policies)?),
         _ => None,
     };
     Ok(judgement::judge(&case.expect, &case.objects, &observation, again.as_ref()))

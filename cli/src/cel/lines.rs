@@ -79,8 +79,8 @@ pub(crate) fn answer(input: impl Read, output: impl Write) -> io::Result<bool> {
     let mut evaluator = Evaluator::default();
     let (mut number, mut all_read) = (0_u64, true);
     loop {
-        // Written through before waiting: who sends one line and waits is answered.
-        if !input.buffer().contains(&b'\n') {
+        // Written through before waiting: who sends one line and waits is answered. Blank lines are no lines.
+        if !input.buffer().trim_ascii_start().contains(&b'\n') {
             output.flush()?;
         }
         let Some(line) = json_lines::next(&mut input, MAX_LINE)? else { break };

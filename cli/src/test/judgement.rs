@@ -28,12 +28,12 @@ pub(crate) struct Objects {
     pub(crate) part: Option<Value>,
 }
 
-/// What is not as expected. `again` is what a second run makes of the result, if it changes it.
+/// What is not as expected. `again` is what came of a second run over the result, if the first changed anything.
 pub(crate) fn judge(
     expect: &Expectation,
     objects: &Objects,
     observation: &Observation,
-    again: Option<&Value>,
+    again: Option<&Observation>,
 ) -> Vec<Mismatch> {
     let mut judge = Judge { mismatches: Vec::new() };
     let denial = observation.denial.as_ref();
@@ -67,14 +67,7 @@ pub(crate) fn judge(
         judge.differ("errors", json!(errors), json!(observation.errors));
         judge.note("these policies could not be evaluated".to_owned());
     }
-    match (expect.changes_again.unwrap_or(false), again) {
-        (false, Some(again)) => {
-            judge.differ("changesAgain", observation.object.clone().unwrap_or_default(), again.clone());
-            judge.note("a second run over the result changes it again".to_owned());
-        }
-        (true, None) => judge.differ("changesAgain", json!(true), json!(false)),
-        _ => {}
-    }
+    judge.again(expect, observation, again);
     judge.mismatches
 }
 
@@ -91,6 +84,29 @@ impl Judge {
     fn note(&mut self, note: String) {
         if let Some(last) = self.mismatches.last_mut() {
             last.note = Some(note);
+        }
+    }
+
+    fn again(&mut self, expect: &Expectation, first: &Observation, again: Option<&Observation>) {
+        let changed = again.filter(|again| again.changed);
+        match (expect.changes_again.unwrap_or(false), changed) {
+            (false, Some(again)) => {
+                let object = |of: &Observation| of.object.clone().unwrap_or_default();
+                self.differ("changesAgain", object(first), object(again));
+                self.note("a second run over the result changes it again".to_owned());
+            }
+            (true, None) => self.differ("changesAgain", json!(true), json!(false)),
+            _ => {}
+        }
+        let Some(again) = again else { return };
+        if let Some(status) = &again.denial {
+            self.differ("changesAgain", Value::Null, json!(status.message));
+            self.note(format!("a second run over the result is denied with {}", status.code));
+        }
+        let more: Vec<_> = again.errors.difference(&first.errors).collect();
+        if !more.is_empty() {
+            self.differ("errors", json!(first.errors), json!(more));
+            self.note("these policies could not be evaluated in a second run over the result".to_owned());
         }
     }
 
@@ -280,7 +296,7 @@ mod tests {
     #[test]
     fn objects_are_compared_whole_in_part_and_with_their_second_run() {
         let allowed = Expectation { allowed: Some(true), ..Expectation::default() };
-        let fields = |objects: Objects, again: Option<&Value>| -> Vec<String> {
+        let fields = |objects: Objects, again: Option<&Observation>| -> Vec<String> {
             let mismatches = judge(&allowed, &objects, &changed(), again);
             mismatches.into_iter().map(|mismatch| mismatch.field).collect()
         };
@@ -290,7 +306,12 @@ mod tests {
         let part = |value: Value| Objects { whole: None, part: Some(value) };
         assert_eq!(fields(part(json!({"b": [2], "c": null})), None), [""; 0]);
         assert_eq!(fields(part(json!({"a": 2, "c": 3})), None), ["objectContains.a", "objectContains.c"]);
-        assert_eq!(fields(Objects::default(), Some(&json!({}))), ["changesAgain"]);
+        let second = |again: Observation| fields(Objects::default(), Some(&again));
+        assert_eq!(second(changed()), ["changesAgain"]);
+        let settled = || Observation { changed: false, ..changed() };
+        assert_eq!(second(settled()), [""; 0]);
+        assert_eq!(second(Observation { denial: Some(Status::default()), ..settled() }), ["changesAgain"]);
+        assert_eq!(second(Observation { errors: ["p".to_owned()].into(), ..settled() }), ["errors"]);
     }
 
     #[test]

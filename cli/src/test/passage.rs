@@ -106,14 +106,13 @@ impl Question {
         Ok(passage.observation)
     }
 
-    /// Sends another object through the mutating doors: what they make of it, if they change it again.
-    pub(crate) fn ask_again(&self, object: &Value, policies: &Policies) -> anyhow::Result<Option<Value>> {
+    /// Sends another object through the mutating doors, as if it had been sent so.
+    pub(crate) fn ask_again(&self, object: &Value, policies: &Policies) -> anyhow::Result<Observation> {
         let question = Self { object: Some(object.clone()), ..self.clone() };
         let observation = Observation { object: question.object.clone(), ..Observation::default() };
         let mut passage = Passage { question: &question, policies, observation };
         passage.mutate()?;
-        let Observation { object, changed, .. } = passage.observation;
-        Ok(object.filter(|_| changed))
+        Ok(passage.observation)
     }
 }
 

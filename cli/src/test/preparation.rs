@@ -58,7 +58,7 @@ pub(crate) fn prepare(path: &Path, selects: impl Fn(&str) -> bool) -> anyhow::Re
     let folder = folder(path);
     let mut collection = Collection::default();
     add_policies(&mut collection, &folder, specification.policies.as_deref())?;
-    add_objects(&mut collection, &folder, "objects", &specification.objects)?;
+    add_objects(&mut collection, &folder, "objects", specification.objects.as_deref().unwrap_or_default())?;
     let policies = Arc::new(collection.clone().load());
     // What cannot be read is told when the policies are compiled.
     let is_empty = policies.mutations.is_empty()
@@ -147,11 +147,12 @@ fn add_objects(
 
 fn prepare_case(case: Case, line: u64, number: usize, setting: &Setting) -> anyhow::Result<Prepared> {
     let folder = &setting.folder;
-    let policies = if case.objects.is_empty() {
+    let objects = case.objects.as_deref().unwrap_or_default();
+    let policies = if objects.is_empty() {
         None
     } else {
         let mut collection = setting.collection.clone();
-        add_objects(&mut collection, folder, "objects of the case", &case.objects)?;
+        add_objects(&mut collection, folder, "objects of the case", objects)?;
         let snapshot = collection.load();
         // Those of the suite itself are told when its policies are compiled.
         let known = &setting.policies.problems;
@@ -208,7 +209,7 @@ fn review(
     if let Some(uid) = uid {
         review["request"]["userInfo"]["uid"] = json!(uid);
     }
-    if !extra.is_empty() {
+    if let Some(extra) = extra {
         review["request"]["userInfo"]["extra"] = json!(extra);
     }
     Ok(review)

@@ -24,8 +24,8 @@ pub(crate) struct Specification {
     #[serde(default, deserialize_with = "given")]
     pub(crate) policies: Option<Vec<String>>,
     /// Objects that exist.
-    #[serde(default)]
-    pub(crate) objects: Vec<Document>,
+    #[serde(default, deserialize_with = "given")]
+    pub(crate) objects: Option<Vec<Document>>,
     /// What users may do; nobody can be asked unless it is there.
     #[serde(default, deserialize_with = "given")]
     pub(crate) authorizer: Option<AuthorizerTable>,
@@ -60,8 +60,8 @@ pub(crate) struct Case {
     #[serde(default, deserialize_with = "given")]
     pub(crate) dry_run: Option<bool>,
     /// Objects that exist besides those of the suite.
-    #[serde(default)]
-    pub(crate) objects: Vec<Document>,
+    #[serde(default, deserialize_with = "given")]
+    pub(crate) objects: Option<Vec<Document>>,
     /// What users may do, in place of what the suite says of it.
     #[serde(default, deserialize_with = "given")]
     pub(crate) authorizer: Option<AuthorizerTable>,
@@ -72,10 +72,14 @@ pub(crate) struct Case {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct User {
+    #[serde(deserialize_with = "given")]
     pub(crate) username: Option<String>,
+    #[serde(deserialize_with = "given")]
     pub(crate) uid: Option<String>,
+    #[serde(deserialize_with = "given")]
     pub(crate) groups: Option<Vec<String>>,
-    pub(crate) extra: BTreeMap<String, Vec<String>>,
+    #[serde(deserialize_with = "given")]
+    pub(crate) extra: Option<BTreeMap<String, Vec<String>>>,
 }
 
 /// What is to come of a request. What is not said is not looked at, but for `errors` and `changesAgain`.
@@ -120,11 +124,11 @@ pub(crate) struct Expectation {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Cause {
-    #[serde(default)]
+    #[serde(default, deserialize_with = "given")]
     pub(crate) field: Option<String>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "given")]
     pub(crate) message: Option<Text>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "given")]
     pub(crate) reason: Option<String>,
 }
 

@@ -164,11 +164,41 @@ fn who_sends_one_line_and_waits_is_answered() {
     let mut stdin = child.stdin.take().unwrap();
     let mut stdout = BufReader::new(child.stdout.take().unwrap());
     for number in 0..3 {
-        writeln!(stdin, "{{\"expr\": \"{number}\"}}").unwrap();
+        // A blank line behind it is no line to wait for.
+        writeln!(stdin, "{{\"expr\": \"{number}\"}}\n").unwrap();
         let mut line = String::new();
         stdout.read_line(&mut line).unwrap();
         assert_eq!(line, format!("{{\"value\":{number},\"type\":\"int\",\"cost\":0}}\n"));
     }
     drop(stdin);
     assert!(child.wait().unwrap().success());
+}
+
+/// Each line of docs/policies.md that says what an expression equals.
+#[test]
+fn the_documentation_of_the_language_is_true() {
+    let docs = include_str!("../../../docs/policies.md");
+    let blocks =
+        docs.split("```cel\n").skip(1).filter_map(|rest| rest.split_once("```")).map(|(block, _)| block);
+    let lines: Vec<_> = blocks.flat_map(str::lines).collect();
+    let object = json!({
+        "kind": "Pod",
+        "metadata": {"name": "web", "labels": {"app.kubernetes.io/name": "web"}},
+        "spec": {"containers": [
+            {"name": "web", "image": "nginx:1.29"},
+            {"name": "log", "image": "registry.example/log:2"},
+        ]},
+    });
+    let questions = lines.iter().map(|line| {
+        let (expression, value) = line.rsplit_once("  // ").expect(line);
+        json!({"id": line, "expr": format!("({expression}) == ({value})"), "vars": {"object": object}})
+            .to_string()
+    });
+    let input = questions.collect::<Vec<_>>().join("\n");
+    let answers = run_with_input(["cel", "eval", "--stdin"], input.into_bytes()).ended(0).stdout;
+    let answers: Vec<Value> = answers.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert!(answers.len() == lines.len() && lines.len() > 30, "{}", answers.len());
+    for answer in answers {
+        assert_eq!(answer["value"], true, "{answer}");
+    }
 }

@@ -47,6 +47,15 @@ spec:
   validations:
   - expression: request.operation == 'DELETE' || object.metadata.name != 'odd'
     message: odd
+---
+apiVersion: sallyport.dev/v1alpha1
+kind: MutationPolicy
+metadata: {name: once}
+spec:
+  matchConstraints:
+    resourceRules: [{apiGroups: [""], apiVersions: [v1], resources: [secrets], operations: [CREATE]}]
+  mutations:
+  - jsonPatch: {expression: "[JSONPatch{op: 'remove', path: '/metadata/labels/gone'}]"}
 "#;
 
 const POD: &str =
@@ -85,6 +94,7 @@ fn cases_pass_when_all_that_they_expect_is_so() {
     let request = "request: {kind: {version: v1, kind: Pod}, resource: {version: v1, resource: pods}, \
                    operation: CREATE, namespace: default, object: {metadata: {name: bad}}}";
     let gone = "manifest: pod.yaml, namespace: gone";
+    let secret = "manifest: {apiVersion: v1, kind: Secret, metadata: {name: s, labels: {gone: soon}}}";
     for (case, expect, fields) in [
         (pod, "allowed: true", &[] as &[&str]),
         (pod, "unchanged: true", &["unchanged"]),
@@ -109,6 +119,7 @@ fn cases_pass_when_all_that_they_expect_is_so() {
         (map, "objectContains: {data: {count: xx}}", &["changesAgain"]),
         (map, "{objectContains: {data: {count: xx}}, changesAgain: true}", &[]),
         (pod, "{allowed: true, changesAgain: true}", &["changesAgain"]),
+        (secret, "allowed: true", &["changesAgain", "errors"]),
         // Under failurePolicy Ignore an error would otherwise pass for consent.
         (empty, "unchanged: true", &["errors"]),
         (empty, "{unchanged: true, errors: [zealous]}", &[]),
@@ -236,6 +247,10 @@ fn what_cannot_be_run_never_passes() {
         ),
         (format!("policies: [pod.yaml]\ncases:\n- name: a\n  manifest: pod.yaml\n{fine}"), 2, &["no policy"]),
         (format!("objects: [none.yaml]\ncases:\n- name: a\n  manifest: pod.yaml\n{fine}"), 2, &["none.yaml"]),
+        (format!("objects:\ncases:\n- name: a\n  manifest: pod.yaml\n{fine}"), 2, &["null"]),
+        (format!("cases:\n- name: a\n  manifest: pod.yaml\n  user: {{username: }}\n{fine}"), 2, &["null"]),
+        (format!("cases:\n- name: a\n  manifest: pod.yaml\n  user: {{extra: }}\n{fine}"), 2, &["null"]),
+        ("cases:\n- name: a\n  manifest: pod.yaml\n  expect: {causes: [{field: }]}\n".into(), 2, &["null"]),
         (
             format!("policies: [broken.yaml]\ncases:\n- name: a\n  manifest: pod.yaml\n{fine}"),
             1,
@@ -260,6 +275,10 @@ fn what_cannot_be_run_never_passes() {
         let run = test(folder.path(), &[]).ended(status);
         for message in messages {
             assert!(run.stdout.contains(message), "{suite}: {message}: {}", run.stdout);
+        }
+        if status == 2 {
+            let run = test(folder.path(), &["--list", "-o", "json"]).ended(2);
+            assert!(run.stderr.contains(messages[0]), "{suite}: {}", run.stderr);
         }
     }
     let folder = folder(&suite("- {name: a, manifest: pod.yaml, expect: {allowed: true}}\n"));
