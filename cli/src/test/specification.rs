@@ -222,7 +222,12 @@ impl<'de> Deserialize<'de> for Document {
 
 /// What is written is there: a null is a value of the wrong type, not an absence.
 fn given<'de, D: Deserializer<'de>, T: Deserialize<'de>>(deserializer: D) -> Result<Option<T>, D::Error> {
-    T::deserialize(deserializer).map(Some)
+    // Asked for as an option, since a null is also taken for an empty list or map.
+    let value = Option::<T>::deserialize(deserializer)?;
+    if value.is_none() {
+        return Err(D::Error::custom("null stands for nothing here: leave the field out"));
+    }
+    Ok(value)
 }
 
 impl Specification {
