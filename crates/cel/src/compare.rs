@@ -9,7 +9,7 @@ use crate::value::{Key, MAX_NESTING, StructVal, Text, Val};
 
 /// Ticks of an item of a list that is compared, and of an entry of a map that is looked up, besides what is in it.
 const ITEM_TICKS: u64 = 2;
-const ENTRY_TICKS: u64 = 12;
+const ENTRY_TICKS: u64 = 16;
 /// Fields of a struct that are passed over in a step, on the way to one.
 const FIELDS_PER_TICK: u64 = 16;
 /// Bytes of a text that a key is looked up with are gone through so many times: for the fingerprint, and beside

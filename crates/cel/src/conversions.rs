@@ -38,7 +38,7 @@ pub(crate) fn display(value: &Val<'_>) -> String {
 }
 
 /// Digits of an integer that are read in a step: there may be any number of leading zeros.
-const DIGITS_PER_TICK: u64 = 16;
+const DIGITS_PER_TICK: u64 = 8;
 
 fn refused(value: &Val<'_>, to: &'static str) -> EvalError {
     EvalError::conversion(value.type_name(), to)

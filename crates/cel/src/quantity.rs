@@ -40,7 +40,7 @@ pub(crate) const FUNCTIONS: &[Function] = &[
     }),
     Function::member("asApproximateFloat", 1, |meter, a| {
         let quantity = only("asApproximateFloat", a)?;
-        meter.tick(quantity.number.digits.len() as u64 / 8)?;
+        meter.tick(quantity.number.digits.len() as u64 / 4)?;
         Ok(Val::Double(quantity.approximate()))
     }),
     Function::member("add", 2, |meter, a| combine("add", false, meter, a)),
@@ -54,8 +54,10 @@ pub fn check_quantity(text: &str) -> Result<(), &'static str> {
 
 /// Longest text that is looked at, and most digits that a sum may have.
 const MAX_DIGITS: usize = 1 << 10;
-/// Steps of a sum of as many digits as there may be.
-const SUM_TICKS: u64 = 64;
+/// Steps of a sum, besides those of its digits.
+const SUM_TICKS: u64 = 16;
+/// Digits that a sum goes through in a step.
+const DIGITS_PER_TICK: u64 = 4;
 /// Digits that an integer is trusted to hold.
 const INTEGER_DIGITS: usize = 18;
 /// Decimals kept.
@@ -507,8 +509,16 @@ fn combine<'a>(name: &'static str, subtract: bool, meter: &Meter, arguments: &[V
         _ => return Err(EvalError::no_such_overload(name, arguments)),
     };
     meter.produce(left.number.digits.len() + right.number.digits.len())?;
-    // Numbers of few digits may lie far apart.
-    meter.tick(SUM_TICKS)?;
+    meter.tick(SUM_TICKS + digits_of_sum(&left.number, &right.number) / DIGITS_PER_TICK)?;
     let sum = if subtract { left.plus(&right.negated())? } else { left.plus(&right)? };
     Ok(Val::Quantity(Arc::new(sum)))
+}
+
+/// From the highest to the lowest of both: numbers of few digits may lie far apart.
+fn digits_of_sum(left: &Decimal, right: &Decimal) -> u64 {
+    let top = |number: &Decimal| {
+        number.exponent.saturating_add(i64::try_from(number.digits.len()).unwrap_or(i64::MAX))
+    };
+    let digits = top(left).max(top(right)).saturating_sub(left.exponent.min(right.exponent));
+    u64::try_from(digits).unwrap_or(0).min(MAX_DIGITS as u64)
 }

@@ -41,8 +41,6 @@ const FOLDED_PER_TICK: u64 = 16;
 const LOOK_UP_PASSES: usize = 4;
 /// What a match that is found counts, besides the text that is gone through.
 const MATCH_TICKS: u64 = 4;
-/// A search that may go beyond its match by all the text that is left counts this part of it, since few do.
-const BEYOND: u64 = 4;
 /// In this part of a step, what a byte of text counts: at least; with a pattern whose compiled form is large; and for
 /// each place of the pattern that may be under way, up to some and from there on.
 const PARTS: u64 = 32;
@@ -109,7 +107,7 @@ impl Pattern {
         let left = left as u64;
         let beyond = match self.reach {
             Some(reach) => self.steps(reach.min(left)),
-            None => self.steps(left) / BEYOND,
+            None => self.steps(left),
         };
         meter.tick(beyond.saturating_add(MATCH_TICKS))
     }
