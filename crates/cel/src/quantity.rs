@@ -40,7 +40,7 @@ pub(crate) const FUNCTIONS: &[Function] = &[
     }),
     Function::member("asApproximateFloat", 1, |meter, a| {
         let quantity = only("asApproximateFloat", a)?;
-        meter.tick(quantity.number.digits.len() as u64 / 4)?;
+        meter.tick(quantity.number.digits.len() as u64 / DIGITS_PER_TICK)?;
         Ok(Val::Double(quantity.approximate()))
     }),
     Function::member("add", 2, |meter, a| combine("add", false, meter, a)),
@@ -56,7 +56,7 @@ pub fn check_quantity(text: &str) -> Result<(), &'static str> {
 const MAX_DIGITS: usize = 1 << 10;
 /// Steps of a sum, besides those of its digits.
 const SUM_TICKS: u64 = 16;
-/// Digits that a sum goes through in a step.
+/// Digits that are gone through in a step.
 const DIGITS_PER_TICK: u64 = 4;
 /// Digits that an integer is trusted to hold.
 const INTEGER_DIGITS: usize = 18;

@@ -4,8 +4,8 @@
 //! own) and copies a call's target for every call of a chain. So the length is bounded first, and chains and the
 //! nesting by looking at the tokens. What nests deep is parsed on a thread whose stack holds whatever the longest
 //! source can need, and so is what has something in it that is no token; starting it takes longer than the rest, so
-//! what is shallow is parsed in place. A panic in the parser is an error. What comes out is refused when it is deeper than the check, the compiler and the machine
-//! are made for.
+//! what is shallow is parsed in place. A panic in the parser is an error. What comes out is refused when it is deeper
+//! than the check, the compiler and the machine are made for.
 
 use std::collections::HashMap;
 use std::panic::{self, AssertUnwindSafe};

@@ -283,8 +283,8 @@ pub(crate) struct Inputs<'a> {
     pub(crate) patience: &'a Patience,
 }
 
-/// How long one policy has taken for one review. Looking at a clock takes as long as a short expression, so that it is looked at
-/// once there has been some work.
+/// How long one policy has taken for one review. Looking at a clock takes as long as a short expression, so that it
+/// is looked at once there has been some work.
 #[derive(Debug, Default)]
 pub(crate) struct Patience {
     /// Since the last look.

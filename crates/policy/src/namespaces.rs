@@ -39,8 +39,8 @@ impl Namespaces {
 }
 
 impl FromIterator<Value> for Namespaces {
-    /// Takes Namespace objects; one without a name, or of immense size, is left out, the last of several with one name counts. Each
-    /// gets the label `kubernetes.io/metadata.name`, as the API server gives it.
+    /// Takes Namespace objects; one without a name, or of immense size, is left out, the last of several with one
+    /// name counts. Each gets the label `kubernetes.io/metadata.name`, as the API server gives it.
     fn from_iter<I: IntoIterator<Item = Value>>(objects: I) -> Self {
         let mut by_name = HashMap::new();
         for mut object in objects {

@@ -39,10 +39,9 @@ impl Table {
         }
     }
 
-    /// Says which aims were missed.
+    /// Fails if an aim was missed.
     pub fn finish(self) {
-        let Self { missed } = self;
-        println!("aims missed: {}", if missed.is_empty() { "none" } else { missed.as_str() });
+        assert!(self.missed.is_empty(), "{}", self.missed);
     }
 }
 
