@@ -64,13 +64,11 @@ pub(crate) fn look<'a>(meter: &Meter, value: &Val<'a>, key: &Val<'a>) -> Result<
     if holds { find(meter, value, key) } else { Ok(None) }
 }
 
-/// An error for what Kubernetes does not take for a key at all; other keys that a map cannot have are missing.
+/// An error for what is no key of any map, as in Kubernetes.
 pub(crate) fn check_key(key: &Val<'_>) -> Result<(), EvalError> {
-    let is_no_key = matches!(key, Val::JsonMap(_) | Val::JsonList(_) | Val::Struct(_) | Val::Optional(_));
-    if is_no_key || key.is_own() {
-        Err(EvalError::no_such_overload("_[?_]", std::slice::from_ref(key)))
-    } else {
-        Ok(())
+    match key {
+        Val::Bool(_) | Val::Int(_) | Val::Uint(_) | Val::Double(_) | Val::Str(_) => Ok(()),
+        key => Err(EvalError::no_such_overload("_[?_]", std::slice::from_ref(key))),
     }
 }
 
@@ -80,7 +78,8 @@ pub(crate) fn find<'a>(meter: &Meter, value: &Val<'a>, key: &Val<'a>) -> Result<
     if value.is_list() {
         let index = match Key::from_value(key) {
             Some(Key::Int(index)) => usize::try_from(index).ok(),
-            Some(Key::Uint(index)) => usize::try_from(index).ok(),
+            // One beyond the integers is no index of any list, in Kubernetes.
+            Some(Key::Uint(index)) if i64::try_from(index).is_ok() => usize::try_from(index).ok(),
             _ => return Err(mismatch()),
         };
         return Ok(index.and_then(|index| value.item(index)));

@@ -174,10 +174,8 @@ impl Quantity {
     fn negated(&self) -> Self {
         let number = Decimal { negative: !self.number.negative, ..self.number.clone() };
         let form = match self.form {
-            Form::Integer { value, scale } => match value.checked_neg() {
-                Some(value) => Form::Integer { value, scale },
-                None => Form::Decimal { decimals: -scale },
-            },
+            // Kubernetes does not look whether the least integer has a negative, which it has not.
+            Form::Integer { value, scale } => Form::Integer { value: value.wrapping_neg(), scale },
             form @ Form::Decimal { .. } => form,
         };
         Self { number, form, notation: self.notation, written: None }

@@ -272,12 +272,20 @@ fn get<'a>(name: &'static str, arguments: &[Val<'a>]) -> Outcome<'a> {
     }))
 }
 
+/// How many whole units a duration has. The API server adds the rest as a fraction of a double, and cuts that off
+/// again: far from zero, a rest that is almost a unit makes one.
+#[allow(clippy::cast_precision_loss, clippy::cast_possible_truncation)] // as it is meant
+fn whole(nanoseconds: i64, unit: i64) -> i64 {
+    let (units, rest) = (nanoseconds / unit, nanoseconds % unit);
+    (units as f64 + rest as f64 / unit as f64) as i64
+}
+
 /// The whole of a duration in a unit.
 fn of_duration<'a>(name: &'static str, nanoseconds: i64, arguments: &[Val<'a>]) -> Outcome<'a> {
     Ok(Val::Int(match name {
-        "getHours" => nanoseconds / HOUR,
-        "getMinutes" => nanoseconds / MINUTE,
-        "getSeconds" => nanoseconds / SECOND,
+        "getHours" => whole(nanoseconds, HOUR),
+        "getMinutes" => whole(nanoseconds, MINUTE),
+        "getSeconds" => whole(nanoseconds, SECOND),
         "getMilliseconds" => nanoseconds / MILLISECOND,
         _ => return Err(EvalError::no_such_overload(name, arguments)),
     }))

@@ -26,8 +26,10 @@ mod error;
 mod node;
 mod parser;
 mod tape;
+mod tree;
 mod value;
 
 pub use error::{DocumentError, Problem};
 pub use node::{Array, Content, Entries, Items, Node, Object};
 pub use tape::{Document, MAX_BYTES, MAX_DEPTH};
+pub use tree::{Members, Part, Tree};

@@ -70,6 +70,11 @@ impl<'d> Node<'d> {
         self.document.numbers.get(place(word)).copied().unwrap_or(0)
     }
 
+    /// Whether both are the same place of the same document.
+    pub fn lies_where(self, other: Node<'_>) -> bool {
+        self.at == other.at && std::ptr::eq(self.document, other.document)
+    }
+
     /// Whether it is `null`.
     pub fn is_null(self) -> bool {
         kind(self.document.word(self.at)) == NULL

@@ -6,53 +6,96 @@ use crate::builder::Builder;
 use crate::error::DocumentError;
 use crate::node::{Content, Node};
 use crate::tape::{Document, MAX_BYTES};
+use crate::tree::{Part, Tree};
 
 impl Document<'static> {
     /// A document of a value's copy. It recurses as deep as the value nests.
+    ///
+    /// # Errors
+    /// When the value is larger than a document can be.
     pub fn of(value: &Value) -> Result<Self, DocumentError> {
+        Self::of_part(Part::Made(value))
+    }
+
+    /// The same of a part of a tree.
+    pub(crate) fn of_part(part: Part<'_>) -> Result<Self, DocumentError> {
         let mut builder = Builder::new("", 0);
-        write(&mut builder, value)?;
+        write(&mut builder, part)?;
         Ok(builder.document)
     }
 }
 
-fn write(builder: &mut Builder<'_>, value: &Value) -> Result<(), DocumentError> {
+fn write(builder: &mut Builder<'_>, part: Part<'_>) -> Result<(), DocumentError> {
     if builder.document.tape.len() >= MAX_BYTES {
         return Err(DocumentError::TooLarge);
     }
-    match value {
-        Value::Null => builder.null(),
-        Value::Bool(value) => builder.bool(*value),
-        Value::Number(number) => {
-            if let Some(number) = number.as_i64() {
-                builder.int(number);
-            } else if let Some(number) = number.as_u64() {
-                builder.uint(number);
-            } else {
-                builder.float(number.as_f64().unwrap_or(f64::NAN));
+    match part {
+        Part::Read(node) => match node.content() {
+            Content::Null => builder.null(),
+            Content::Bool(value) => builder.bool(value),
+            Content::Int(number) => builder.int(number),
+            Content::Uint(number) => builder.uint(number),
+            Content::Float(number) => builder.float(number),
+            Content::Str(text) => text_value(builder, text)?,
+            Content::Array(items) => array(builder, items.iter().map(Part::Read))?,
+            Content::Object(object) => {
+                let members = object.entries().map(|(key, value)| (key, Part::Read(value)));
+                self::object(builder, members)?;
             }
-        }
-        Value::String(text) => {
-            let word = keep(builder, text)?;
-            builder.value(word);
-        }
-        Value::Array(items) => {
-            builder.open(false);
-            for item in items {
-                write(builder, item)?;
+        },
+        Part::Made(value) => match value {
+            Value::Null => builder.null(),
+            Value::Bool(value) => builder.bool(*value),
+            Value::Number(number) => {
+                if let Some(number) = number.as_i64() {
+                    builder.int(number);
+                } else if let Some(number) = number.as_u64() {
+                    builder.uint(number);
+                } else {
+                    builder.float(number.as_f64().unwrap_or(f64::NAN));
+                }
             }
-            builder.close();
-        }
-        Value::Object(fields) => {
-            builder.open(true);
-            for (key, value) in fields {
-                let word = keep(builder, key)?;
-                builder.key(word);
-                write(builder, value)?;
+            Value::String(text) => text_value(builder, text)?,
+            Value::Array(items) => array(builder, items.iter().map(Part::Made))?,
+            Value::Object(fields) => {
+                object(builder, fields.iter().map(|(key, value)| (key.as_str(), Part::Made(value))))?;
             }
-            builder.close();
+        },
+        Part::Changed(Tree::Array(items)) => array(builder, items.iter().map(Tree::part))?,
+        Part::Changed(Tree::Object(members)) => {
+            object(builder, members.iter().map(|(key, value)| (&**key, value.part())))?;
         }
+        Part::Changed(tree) => write(builder, tree.part())?,
     }
+    Ok(())
+}
+
+fn text_value(builder: &mut Builder<'_>, text: &str) -> Result<(), DocumentError> {
+    let word = keep(builder, text)?;
+    builder.value(word);
+    Ok(())
+}
+
+fn array<'a>(builder: &mut Builder<'_>, items: impl Iterator<Item = Part<'a>>) -> Result<(), DocumentError> {
+    builder.open(false);
+    for item in items {
+        write(builder, item)?;
+    }
+    builder.close();
+    Ok(())
+}
+
+fn object<'a>(
+    builder: &mut Builder<'_>,
+    members: impl Iterator<Item = (&'a str, Part<'a>)>,
+) -> Result<(), DocumentError> {
+    builder.open(true);
+    for (key, value) in members {
+        let word = keep(builder, key)?;
+        builder.key(word);
+        write(builder, value)?;
+    }
+    builder.close();
     Ok(())
 }
 

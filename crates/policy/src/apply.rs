@@ -4,10 +4,11 @@
 //! equal; where both lists have items in common, these stand in the order of the partial object, and its new
 //! items before the next that both have. Items that are there twice give way to one of the partial object.
 
+use std::borrow::Cow;
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::mem;
 
-use serde_json::{Map, Value};
+use sallyport_document::{Members, Part, Tree};
 
 use crate::configuration::{ConfigurationError, Node};
 use crate::conformance::{self, identity};
@@ -17,7 +18,7 @@ use crate::schema::{Key, List, Relation, Schema, Schemas};
 /// Merges the fields of an `Object{…}` into an object of a kind; whether that changed anything. An object that
 /// cannot take them stays as it is.
 pub(crate) fn apply_configuration(
-    target: &mut Value,
+    target: &mut Tree<'_>,
     fields: Vec<(String, Node)>,
     kind: &GroupVersionKind,
     schemas: &Schemas,
@@ -29,7 +30,7 @@ pub(crate) fn apply_configuration(
         conformance::decode(&mut node, known.schema, &kind.to_string())?;
     } else {
         // An object of a custom kind is looked at by nobody else before this.
-        let original = Node::from_json(target, 0).ok_or(ConfigurationError::TooDeep)?;
+        let original = Node::from_json(&target.part().to_value(), 0).ok_or(ConfigurationError::TooDeep)?;
         conformance::check_original(&original, known.schema)?;
     }
     let Node::Map(fields) = node else { return Ok(false) };
@@ -37,9 +38,9 @@ pub(crate) fn apply_configuration(
 }
 
 /// Merges fields that have been checked into an object; whether that changed anything.
-fn apply(target: &mut Value, fields: Vec<(String, Node)>, schema: Schema<'_>) -> bool {
+fn apply(target: &mut Tree<'_>, fields: Vec<(String, Node)>, schema: Schema<'_>) -> bool {
     let mut merging = Merging { changed: false };
-    *target = merging.value(mem::take(target), Node::Map(fields), Some(schema));
+    merging.value(target, Node::Map(fields), Some(schema));
     merging.changed
 }
 
@@ -48,63 +49,62 @@ struct Merging {
 }
 
 impl Merging {
-    fn value(&mut self, existing: Value, node: Node, schema: Option<Schema<'_>>) -> Value {
-        match (existing, node) {
-            (Value::Object(existing), Node::Map(fields))
-                if !existing.is_empty() && !schema.and_then(Schema::map).is_some_and(|map| map.atomic) =>
+    fn value(&mut self, existing: &mut Tree<'_>, node: Node, schema: Option<Schema<'_>>) {
+        let part = existing.part();
+        let (is_object, is_list) = (part.is_object(), part.is_list());
+        match node {
+            Node::Map(fields)
+                if is_object
+                    && !part.is_empty()
+                    && !schema.and_then(Schema::map).is_some_and(|map| map.atomic) =>
             {
-                Value::Object(self.map(existing, fields, schema))
+                if let Some(existing) = existing.members_mut() {
+                    self.map(existing, fields, schema);
+                }
             }
-            (Value::Array(existing), Node::List(items)) if !(existing.is_empty() && items.is_empty()) => {
-                match schema.and_then(Schema::list) {
-                    Some(list) if list.relation != Relation::Atomic => {
-                        Value::Array(self.list(existing, items, list, schema))
+            Node::List(items) if is_list && !(part.is_empty() && items.is_empty()) => {
+                match (schema.and_then(Schema::list), existing.items_mut()) {
+                    (Some(list), Some(existing)) if list.relation != Relation::Atomic => {
+                        *existing = self.list(mem::take(existing), items, list, schema);
                     }
-                    _ => self.replace(Value::Array(existing), Node::List(items)),
+                    _ => self.replace(existing, Node::List(items)),
                 }
             }
             // Null leaves lists and maps be.
-            (existing @ (Value::Object(_) | Value::Array(_)), Node::Null) => existing,
-            (existing, node) => self.replace(existing, node),
+            Node::Null if is_object || is_list => {}
+            node => self.replace(existing, node),
         }
     }
 
-    fn replace(&mut self, existing: Value, node: Node) -> Value {
+    fn replace(&mut self, existing: &mut Tree<'_>, node: Node) {
         let value = node.into_json();
-        if existing == value {
-            return existing;
+        if existing.part() != value {
+            self.changed = true;
+            *existing = Tree::Made(value);
         }
-        self.changed = true;
-        value
     }
 
-    fn map(
-        &mut self,
-        mut existing: Map<String, Value>,
-        fields: Vec<(String, Node)>,
-        schema: Option<Schema<'_>>,
-    ) -> Map<String, Value> {
+    fn map(&mut self, existing: &mut Members<'_>, fields: Vec<(String, Node)>, schema: Option<Schema<'_>>) {
         for (name, node) in fields {
             let below = schema.and_then(|schema| schema.entry(&name));
-            match existing.get_mut(&name) {
-                Some(place) => *place = self.value(mem::take(place), node, below),
+            match existing.get_mut(name.as_str()) {
+                Some(place) => self.value(place, node, below),
                 None if node == Node::Null => {}
                 None => {
-                    existing.insert(name, node.into_json());
+                    existing.insert(Cow::Owned(name), Tree::Made(node.into_json()));
                     self.changed = true;
                 }
             }
         }
-        existing
     }
 
-    fn list(
+    fn list<'d>(
         &mut self,
-        existing: Vec<Value>,
+        existing: Vec<Tree<'d>>,
         items: Vec<Node>,
         list: &List,
         schema: Option<Schema<'_>>,
-    ) -> Vec<Value> {
+    ) -> Vec<Tree<'d>> {
         let below = schema.and_then(Schema::items);
         let mut left = Left::new(existing, list);
         let keyed: Vec<(String, Node)> =
@@ -158,47 +158,51 @@ impl Merging {
     }
 
     /// An item of a list, at its new place.
-    fn item(
+    fn item<'d>(
         &mut self,
-        existing: Option<(usize, Value)>,
+        existing: Option<(usize, Tree<'d>)>,
         node: Node,
         at: usize,
         schema: Option<Schema<'_>>,
-    ) -> Value {
-        if let Some((was, existing)) = existing {
+    ) -> Tree<'d> {
+        if let Some((was, mut existing)) = existing {
             self.changed |= was != at;
-            self.value(existing, node, schema)
+            self.value(&mut existing, node, schema);
+            existing
         } else {
             self.changed = true;
-            node.into_json()
+            Tree::Made(node.into_json())
         }
     }
 }
 
 /// As much of an item as tells it from the others.
-fn keys_only(item: &Value, list: &List) -> Option<Node> {
-    let (Relation::Map(keys), Value::Object(fields)) = (&list.relation, item) else {
-        return Node::from_json(item, 0);
+fn keys_only(item: Part<'_>, list: &List) -> Option<Node> {
+    let keys = match &list.relation {
+        Relation::Map(keys) if item.is_object() => keys,
+        _ => return Node::from_json(&item.to_value(), 0),
     };
     let key = |key: &Key| {
-        let (name, value) = fields.get_key_value(&*key.field)?;
-        Some(Node::from_json(value, 1).map(|value| (name.clone(), value)))
+        let value = item.get(&key.field)?.to_value();
+        Some(Node::from_json(&value, 1).map(|value| (key.field.to_string(), value)))
     };
     keys.iter().filter_map(key).collect::<Option<_>>().map(Node::Map)
 }
 
 /// The items that are there already.
-struct Left {
-    items: Vec<Option<Value>>,
+struct Left<'d> {
+    items: Vec<Option<Tree<'d>>>,
     /// What tells them from each other; `None` for what has no key and so stays where it is.
     keys: Vec<Option<String>>,
     /// The place of each key, `None` if it has several.
     first: HashMap<String, Option<usize>>,
 }
 
-impl Left {
-    fn new(items: Vec<Value>, list: &List) -> Self {
-        let key = |item| keys_only(item, list).and_then(|item| identity(&item, list).ok().flatten());
+impl<'d> Left<'d> {
+    fn new(items: Vec<Tree<'d>>, list: &List) -> Self {
+        let key = |item: &Tree<'_>| {
+            keys_only(item.part(), list).and_then(|item| identity(&item, list).ok().flatten())
+        };
         let keys: Vec<Option<String>> = items.iter().map(key).collect();
         let mut first: HashMap<String, Option<usize>> = HashMap::new();
         for (index, key) in keys.iter().enumerate() {
@@ -208,12 +212,12 @@ impl Left {
         Self { items: items.into_iter().map(Some).collect(), keys, first }
     }
 
-    fn take(&mut self, at: usize) -> Option<Value> {
+    fn take(&mut self, at: usize) -> Option<Tree<'d>> {
         self.items.get_mut(at).and_then(Option::take)
     }
 
     /// The item with a key that no other has.
-    fn first_of(&mut self, key: &str) -> Option<(usize, Value)> {
+    fn first_of(&mut self, key: &str) -> Option<(usize, Tree<'d>)> {
         let at = (*self.first.get(key)?)?;
         Some((at, self.take(at)?))
     }

@@ -1,7 +1,7 @@
 //! The smallest patch from one JSON document to another that touches only what differs.
 
-use sallyport_document::{Array, Node, Object};
-use serde_json::{Map, Value};
+use sallyport_document::{Node, Part};
+use serde_json::Value;
 
 /// Largest patch made, in bytes.
 pub(crate) const MAX_PATCH_BYTES: usize = 4 * 1024 * 1024;
@@ -11,7 +11,7 @@ pub(crate) const MAX_PATCH_BYTES: usize = 4 * 1024 * 1024;
 /// Maps are compared key by key. Lists keep their common beginning and end; between them, entries with a name
 /// are recognised by it where nothing was removed or moved, others go by position. Missing parents are added
 /// whole. A patch longer than [`MAX_PATCH_BYTES`] is not finished: it makes something else of `before`.
-pub(crate) fn diff(before: Node<'_>, after: &Value) -> Option<Vec<u8>> {
+pub(crate) fn diff(before: Node<'_>, after: Part<'_>) -> Option<Vec<u8>> {
     let mut writer = Writer { path: Vec::new(), out: Vec::new() };
     writer.value(before, after);
     if writer.out.is_empty() {
@@ -32,29 +32,34 @@ struct Writer<'a> {
 }
 
 impl<'a> Writer<'a> {
-    fn value(&mut self, before: Node<'a>, after: &'a Value) {
-        match (before.as_object(), before.as_array(), after) {
-            (Some(before), _, Value::Object(after)) => self.map(before, after),
-            (_, Some(before), Value::Array(after)) => self.list(before, after),
-            _ if before == *after => {}
-            _ => self.operation("replace", Some(after)),
+    fn value(&mut self, before: Node<'a>, after: Part<'a>) {
+        if matches!(after, Part::Read(after) if before.lies_where(after)) {
+            return;
+        }
+        if before.as_object().is_some() && after.is_object() {
+            self.map(before, after);
+        } else if let (Some(before), Some(after)) = (before.as_array(), after.items()) {
+            self.list(&before.iter().collect::<Vec<_>>(), &after);
+        } else if before != after {
+            self.operation("replace", Some(after));
         }
     }
 
-    fn map(&mut self, before: Object<'a>, after: &'a Map<String, Value>) {
-        for (key, _) in before.members().filter(|(key, _)| !after.contains_key(*key)) {
-            self.at(Token::Key(key), |writer| writer.operation("remove", None));
+    fn map(&mut self, before: Node<'a>, after: Part<'a>) {
+        for (key, _) in before.as_object().into_iter().flat_map(|before| before.members()) {
+            if after.get(key).is_none() {
+                self.at(Token::Key(key), |writer| writer.operation("remove", None));
+            }
         }
-        for (key, to) in after {
+        after.each_member(|key, to| {
             self.at(Token::Key(key), |writer| match before.get(key) {
                 Some(from) => writer.value(from, to),
                 None => writer.operation("add", Some(to)),
             });
-        }
+        });
     }
 
-    fn list(&mut self, before: Array<'a>, after: &'a [Value]) {
-        let before: Vec<Node<'_>> = before.iter().collect();
+    fn list(&mut self, before: &[Node<'a>], after: &[Part<'a>]) {
         let start = before.iter().zip(after).take_while(|(a, b)| *a == *b).count();
         let (old, new) = (before.get(start..).unwrap_or_default(), after.get(start..).unwrap_or_default());
         let end = old.iter().rev().zip(new.iter().rev()).take_while(|(a, b)| *a == *b).count();
@@ -63,23 +68,23 @@ impl<'a> Writer<'a> {
         if inserted_only(old, new) {
             let mut remaining = old.iter().peekable();
             for (offset, to) in new.iter().enumerate() {
-                let from = remaining.next_if(|from| same_name(**from, to));
+                let from = remaining.next_if(|from| same_name(**from, *to));
                 self.at(Token::Index(start + offset), |writer| match from {
-                    Some(from) => writer.value(*from, to),
-                    None => writer.operation("add", Some(to)),
+                    Some(from) => writer.value(*from, *to),
+                    None => writer.operation("add", Some(*to)),
                 });
             }
             return;
         }
         let common = old.len().min(new.len());
         for (offset, (from, to)) in old.iter().zip(new).enumerate() {
-            self.at(Token::Index(start + offset), |writer| writer.value(*from, to));
+            self.at(Token::Index(start + offset), |writer| writer.value(*from, *to));
         }
         for offset in (common..old.len()).rev() {
             self.at(Token::Index(start + offset), |writer| writer.operation("remove", None));
         }
         for (offset, to) in new.iter().enumerate().skip(common) {
-            self.at(Token::Index(start + offset), |writer| writer.operation("add", Some(to)));
+            self.at(Token::Index(start + offset), |writer| writer.operation("add", Some(*to)));
         }
     }
 
@@ -89,7 +94,7 @@ impl<'a> Writer<'a> {
         self.path.pop();
     }
 
-    fn operation(&mut self, operation: &str, value: Option<&Value>) {
+    fn operation(&mut self, operation: &str, value: Option<Part<'_>>) {
         // Every operation repeats its path, which can be long.
         if self.out.len() > MAX_PATCH_BYTES {
             return;
@@ -109,7 +114,11 @@ impl<'a> Writer<'a> {
         self.out.extend_from_slice(Value::String(path).to_string().as_bytes());
         if let Some(value) = value {
             self.out.extend_from_slice(b",\"value\":");
-            self.out.extend_from_slice(value.to_string().as_bytes());
+            let text = match value {
+                Part::Made(value) => value.to_string(),
+                other => other.to_value().to_string(),
+            };
+            self.out.extend_from_slice(text.as_bytes());
         }
         self.out.push(b'}');
     }
@@ -127,13 +136,13 @@ fn escape(key: &str, pointer: &mut String) {
 }
 
 /// Whether every entry of `old` is found by its name in `new`, in the same order. An empty `old` is.
-fn inserted_only(old: &[Node<'_>], new: &[Value]) -> bool {
+fn inserted_only(old: &[Node<'_>], new: &[Part<'_>]) -> bool {
     let mut new = new.iter();
-    old.iter().all(|from| new.any(|to| same_name(*from, to)))
+    old.iter().all(|from| new.any(|to| same_name(*from, *to)))
 }
 
-fn same_name(from: Node<'_>, to: &Value) -> bool {
-    match (from.get("name").and_then(Node::as_str), to.get("name").and_then(Value::as_str)) {
+fn same_name(from: Node<'_>, to: Part<'_>) -> bool {
+    match (from.get("name").and_then(Node::as_str), to.get("name").and_then(Part::as_str)) {
         (Some(from), Some(to)) => from == to,
         _ => false,
     }
@@ -141,12 +150,43 @@ fn same_name(from: Node<'_>, to: &Value) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use sallyport_document::Document;
+    use sallyport_document::{Document, Node, Part, Tree};
     use serde_json::{Value, json};
 
     fn operations(before: &Value, after: &Value) -> Value {
-        let patch = super::diff(Document::of(before).unwrap().root(), after);
+        let document = Document::of(before).unwrap();
+        let patch = super::diff(document.root(), Part::Made(after));
+        let tree = grafted(document.root(), after);
+        assert_eq!(tree.part(), *after);
+        assert_eq!(super::diff(document.root(), tree.part()), patch, "{before} {after}");
         patch.map_or_else(|| json!([]), |patch| serde_json::from_slice(&patch).unwrap())
+    }
+
+    /// The value as changes make it: what is the same, where it was, is left there.
+    fn grafted<'d>(before: Node<'d>, after: &Value) -> Tree<'d> {
+        if before == *after {
+            return Tree::Read(before);
+        }
+        match after {
+            Value::Object(fields) => {
+                let member = |(key, value): (&String, &Value)| {
+                    let value = match before.get(key) {
+                        Some(before) => grafted(before, value),
+                        None => Tree::Made(value.clone()),
+                    };
+                    (key.clone().into(), value)
+                };
+                Tree::Object(fields.iter().map(member).collect())
+            }
+            Value::Array(items) => {
+                let item = |(at, item)| match before.as_array().and_then(|before| before.get(at)) {
+                    Some(before) => grafted(before, item),
+                    None => Tree::Made(item.clone()),
+                };
+                Tree::Array(items.iter().enumerate().map(item).collect())
+            }
+            other => Tree::Made(other.clone()),
+        }
     }
 
     /// The `json-patch` crate is the oracle.
@@ -235,7 +275,7 @@ mod tests {
             json!({ key.as_str(): children })
         };
         let (before, after) = (document(1), document(2));
-        let patch = super::diff(Document::of(&before).unwrap().root(), &after).unwrap();
+        let patch = super::diff(Document::of(&before).unwrap().root(), Part::Made(&after)).unwrap();
         assert!(patch.len() > super::MAX_PATCH_BYTES);
         assert!(patch.len() < super::MAX_PATCH_BYTES + 2 * key.len(), "{}", patch.len());
     }

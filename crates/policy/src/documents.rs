@@ -2,7 +2,7 @@
 
 use std::cell::OnceCell;
 
-use sallyport_document::{Content, Document, Node};
+use sallyport_document::{Content, Document, DocumentError, Node, Tree};
 use serde_json::Value;
 
 use crate::error::PolicyError;
@@ -46,6 +46,11 @@ impl<'a> Documents<'a> {
             old_object: OnceCell::new(),
             request: Default::default(),
         }
+    }
+
+    /// What the objects say of their version, where it is not what they were sent with.
+    pub(crate) fn api_version(&self) -> Option<&str> {
+        self.api_version.as_deref()
     }
 
     /// The new object, `None` if absent or null. An error for what is not an object of JSON, or nests deeper
@@ -94,9 +99,9 @@ impl<'a> Documents<'a> {
         let read = || {
             let Some(object) = parse(document, text)? else { return Ok(None) };
             let Some(version) = &self.api_version else { return Ok(Some(object)) };
-            let mut object = object.root().to_value();
+            let mut object = Tree::Read(object.root());
             set_api_version(&mut object, version);
-            made(document, &object).map(Some)
+            object.document().map(Some).map_err(|error| unwritable(document, &error))
         };
         match cell.get_or_init(read) {
             Ok(document) => Ok(document.as_ref().map(Document::root)),
@@ -106,9 +111,9 @@ impl<'a> Documents<'a> {
 }
 
 /// Makes an object say that it is of another version.
-pub(crate) fn set_api_version(object: &mut Value, version: &str) {
-    if let Some(stated) = object.get_mut("apiVersion") {
-        *stated = Value::from(version);
+pub(crate) fn set_api_version(object: &mut Tree<'_>, version: &str) {
+    if let Some(stated) = object.members_mut().and_then(|members| members.get_mut("apiVersion")) {
+        *stated = Tree::Made(Value::from(version));
     }
 }
 
@@ -126,6 +131,11 @@ fn parse<'t>(document: &'static str, text: &'t [u8]) -> Result<Option<Document<'
 }
 
 /// What was made here, as expressions see it.
-pub(crate) fn made(document: &'static str, value: &Value) -> Result<Document<'static>, PolicyError> {
-    Document::of(value).map_err(|error| PolicyError::Document { document, problem: error.to_string() })
+fn made(document: &'static str, value: &Value) -> Result<Document<'static>, PolicyError> {
+    Document::of(value).map_err(|error| unwritable(document, &error))
+}
+
+/// What was made here has become too large.
+pub(crate) fn unwritable(document: &'static str, error: &DocumentError) -> PolicyError {
+    PolicyError::Document { document, problem: error.to_string() }
 }

@@ -4,8 +4,10 @@
 //! list-map entries merge by their keys and new ones are appended; sets grow; other lists and all scalars are
 //! replaced.
 
+use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 
+use sallyport_document::{Members, Part, Tree};
 use serde_json::{Map, Value};
 use thiserror::Error;
 
@@ -25,7 +27,7 @@ pub(crate) enum MergeError {
 
 /// Merges `overlay` into `target`; whether that changed anything. After an error `target` may be half merged.
 pub(crate) fn merge(
-    target: &mut Value,
+    target: &mut Tree<'_>,
     overlay: Map<String, Value>,
     schema: Schema<'_>,
 ) -> Result<bool, MergeError> {
@@ -39,31 +41,31 @@ struct Merge {
 impl Merge {
     fn object(
         &mut self,
-        target: &mut Value,
+        target: &mut Tree<'_>,
         overlay: Map<String, Value>,
         schema: Option<Schema<'_>>,
     ) -> Result<bool, MergeError> {
         let mut changed = false;
-        if !target.is_object() {
-            *target = Value::Object(Map::new());
+        if !target.part().is_object() {
+            *target = Tree::Object(Members::new());
             changed = true;
         }
-        let Some(fields) = target.as_object_mut() else { return Ok(changed) };
+        let Some(fields) = target.members_mut() else { return Ok(changed) };
         for (name, value) in overlay {
             if value.is_null() {
-                changed |= fields.remove(&name).is_some();
+                changed |= fields.remove(name.as_str()).is_some();
                 continue;
             }
             let field = schema.and_then(|schema| schema.entry(&name));
             // A field that is absent or null is made only if the overlay has something for it.
-            let absent = fields.get(&name).is_none_or(Value::is_null);
+            let absent = fields.get(name.as_str()).is_none_or(|field| field.part().is_null());
             let keyed = field.and_then(Schema::list).is_some_and(|list| list.relation != Relation::Atomic);
             if absent && (keyed && is_empty_list(&value) || only_removes(&value)) {
                 continue;
             }
-            let present = fields.contains_key(&name);
+            let present = fields.contains_key(name.as_str());
             self.path.push(name.clone());
-            let existing = fields.entry(name).or_insert(Value::Null);
+            let existing = fields.entry(Cow::Owned(name)).or_insert(Tree::Made(Value::Null));
             changed |= self.field(existing, value, field)? || !present;
             self.path.pop();
         }
@@ -72,7 +74,7 @@ impl Merge {
 
     fn field(
         &mut self,
-        target: &mut Value,
+        target: &mut Tree<'_>,
         overlay: Value,
         schema: Option<Schema<'_>>,
     ) -> Result<bool, MergeError> {
@@ -83,9 +85,9 @@ impl Merge {
                 self.list(target, overlay, keys, schema.at(list.items))
             }
             (Some((_, List { relation: Relation::Set, .. })), overlay) => self.set(target, overlay),
-            (_, overlay) if *target == overlay => Ok(false),
+            (_, overlay) if target.part() == overlay => Ok(false),
             (_, overlay) => {
-                *target = overlay;
+                *target = Tree::Made(overlay);
                 Ok(true)
             }
         }
@@ -93,14 +95,14 @@ impl Merge {
 
     fn list(
         &mut self,
-        target: &mut Value,
+        target: &mut Tree<'_>,
         overlay: Value,
         keys: &[Key],
         schema: Schema<'_>,
     ) -> Result<bool, MergeError> {
         let (entries, additions) = self.lists(target, overlay)?;
         let mut places = are_many(entries, &additions).then(|| {
-            let keys_of = |entry: &Value| told_apart_by(entry.as_object(), keys);
+            let keys_of = |entry: &Tree<'_>| told_apart_by(entry.part(), keys);
             entries.iter().map(keys_of).zip(0..).collect::<HashMap<_, usize>>()
         });
         let mut changed = false;
@@ -110,19 +112,19 @@ impl Merge {
                     return Err(MergeError::NoKey { path: self.path.join("."), key: key.field.to_string() });
                 }
             }
-            let Value::Object(addition) = addition else { continue };
             // Of entries that share a key the last one is in force, as with environment variables.
             let next = entries.len();
             let found = match &mut places {
-                None => entries.iter().rposition(|entry| same_keys(entry, &addition, keys)),
+                None => entries.iter().rposition(|entry| same_keys(entry.part(), &addition, keys)),
                 Some(places) => {
-                    let place = *places.entry(told_apart_by(Some(&addition), keys)).or_insert(next);
+                    let place = *places.entry(told_apart_by(Part::Made(&addition), keys)).or_insert(next);
                     Some(place).filter(|place| *place < next)
                 }
             };
+            let Value::Object(addition) = addition else { continue };
             let position = found.unwrap_or(next);
             if found.is_none() {
-                entries.push(Value::Object(Map::new()));
+                entries.push(Tree::Object(Members::new()));
                 changed = true;
             }
             if let Some(entry) = entries.get_mut(position) {
@@ -134,18 +136,18 @@ impl Merge {
         Ok(changed)
     }
 
-    fn set(&mut self, target: &mut Value, overlay: Value) -> Result<bool, MergeError> {
+    fn set(&mut self, target: &mut Tree<'_>, overlay: Value) -> Result<bool, MergeError> {
         let (values, additions) = self.lists(target, overlay)?;
-        let mut known =
-            are_many(values, &additions).then(|| values.iter().cloned().collect::<HashSet<Value>>());
+        let mut known = are_many(values, &additions)
+            .then(|| values.iter().map(|value| value.part().to_value()).collect::<HashSet<Value>>());
         let mut changed = false;
         for addition in additions {
             let new = match &mut known {
-                None => !values.contains(&addition),
+                None => !values.iter().any(|value| value.part() == addition),
                 Some(known) => known.insert(addition.clone()),
             };
             if new {
-                values.push(addition);
+                values.push(Tree::Made(addition));
                 changed = true;
             }
         }
@@ -153,16 +155,16 @@ impl Merge {
     }
 
     /// The target as a list, made so if null, and what the overlay has for it.
-    fn lists<'t>(
+    fn lists<'t, 'd>(
         &self,
-        target: &'t mut Value,
+        target: &'t mut Tree<'d>,
         overlay: Value,
-    ) -> Result<(&'t mut Vec<Value>, Vec<Value>), MergeError> {
-        if target.is_null() {
-            *target = Value::Array(Vec::new());
+    ) -> Result<(&'t mut Vec<Tree<'d>>, Vec<Value>), MergeError> {
+        if target.part().is_null() {
+            *target = Tree::Array(Vec::new());
         }
-        match (target, overlay) {
-            (Value::Array(target), Value::Array(overlay)) => Ok((target, overlay)),
+        match (target.items_mut(), overlay) {
+            (Some(target), Value::Array(overlay)) => Ok((target, overlay)),
             _ => Err(MergeError::NotAList(self.path.join("."))),
         }
     }
@@ -174,13 +176,14 @@ fn only_list(schema: Option<Schema<'_>>) -> bool {
     schema.map().is_none() && schema.list().is_some_and(|list| list.relation != Relation::Atomic)
 }
 
-fn same_keys(entry: &Value, addition: &Map<String, Value>, keys: &[Key]) -> bool {
+fn same_keys(entry: Part<'_>, addition: &Value, keys: &[Key]) -> bool {
     keys.iter().all(|key| {
-        let of_entry = entry.get(&*key.field).filter(|value| !value.is_null());
+        let of_entry = entry.get(&key.field).filter(|value| !value.is_null());
         let of_addition = addition.get(&*key.field).filter(|value| !value.is_null());
         match (of_entry, of_addition, key.meant()) {
-            (Some(a), Some(b), _) => a == b,
-            (Some(one), None, Some(default)) | (None, Some(one), Some(default)) => one == default,
+            (Some(a), Some(b), _) => a == *b,
+            (Some(one), None, Some(default)) => one == *default,
+            (None, Some(one), Some(default)) => one == default,
             (None, None, default) => default.is_some(),
             (Some(_), None, None) | (None, Some(_), None) => false,
         }
@@ -188,16 +191,16 @@ fn same_keys(entry: &Value, addition: &Map<String, Value>, keys: &[Key]) -> bool
 }
 
 /// What tells an entry from the others: of each key its value, or what a missing one counts as.
-fn told_apart_by(entry: Option<&Map<String, Value>>, keys: &[Key]) -> Vec<Option<Value>> {
+fn told_apart_by(entry: Part<'_>, keys: &[Key]) -> Vec<Option<Value>> {
     let value = |key: &Key| {
-        let own = entry.and_then(|entry| entry.get(&*key.field)).filter(|value| !value.is_null());
-        own.or_else(|| key.meant()).cloned()
+        let own = entry.get(&key.field).filter(|value| !value.is_null());
+        own.map(Part::to_value).or_else(|| key.meant().cloned())
     };
     keys.iter().map(value).collect()
 }
 
 /// Whether comparing every addition with every item takes too long.
-fn are_many(items: &[Value], additions: &[Value]) -> bool {
+fn are_many(items: &[Tree<'_>], additions: &[Value]) -> bool {
     let all = items.len().saturating_add(additions.len());
     additions.len().saturating_mul(all) > MAX_COMPARISONS
 }
@@ -217,6 +220,7 @@ fn only_removes(value: &Value) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use sallyport_document::{Document, Tree};
     use serde_json::{Value, json};
 
     use super::merge;
@@ -228,14 +232,22 @@ mod tests {
         let kind =
             GroupVersionKind { group: group.to_owned(), version: "v1".to_owned(), kind: kind.to_owned() };
         let schema = schemas.of_kind_or_other(&kind);
-        let mut result = target.clone();
         let fields = overlay.as_object().unwrap().clone();
-        let changed = merge(&mut result, fields.clone(), schema).map_err(|error| error.to_string())?;
-        assert_eq!(changed, result != *target, "{target} {overlay}");
-        let once = result.clone();
-        assert_eq!(merge(&mut result, fields, schema), Ok(false), "{once}");
-        assert_eq!(result, once);
-        Ok(result)
+        let document = Document::of(target).unwrap();
+        // As it was read, and as something that was made before.
+        let results = [Tree::Read(document.root()), Tree::Made(target.clone())].map(|mut tree| {
+            let changed = merge(&mut tree, fields.clone(), schema).map_err(|error| error.to_string())?;
+            let once = tree.part().to_value();
+            assert_eq!(changed, once != *target, "{target} {overlay}");
+            assert_eq!(document.root() == tree.part(), once == *target, "{target} {overlay}");
+            assert_eq!(tree.document().unwrap().root(), Document::of(&once).unwrap().root());
+            assert_eq!(merge(&mut tree, fields.clone(), schema), Ok(false), "{once}");
+            assert_eq!(tree.part(), once);
+            Ok(once)
+        });
+        let [read, made] = results;
+        assert_eq!(read, made, "{target} {overlay}");
+        read
     }
 
     #[test]

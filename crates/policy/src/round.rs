@@ -4,7 +4,7 @@
 use std::time::Instant;
 
 use sallyport_api::FailurePolicy;
-use sallyport_document::Node;
+use sallyport_document::{Node, Tree};
 use serde_json::Value;
 
 use crate::apply::apply_configuration;
@@ -37,7 +37,7 @@ pub(crate) struct Run<'r> {
     changes: usize,
     /// Whether a mutation of one of the API server's own policies has succeeded.
     succeeded: bool,
-    current: Current,
+    current: Current<'r>,
 }
 
 /// A policy, what puts it in force, and its settings.
@@ -256,14 +256,18 @@ impl<'r> Run<'r> {
     ) -> Result<ResultKind, PolicyError> {
         let Some(request) = request else { return self.invoke_on(invocation, self.documents, patience) };
         let documents = self.documents.converted(request);
-        if let Some(current) = self.current.change() {
-            set_api_version(current, &request.kind.api_version());
-        }
+        self.say_version(&request.kind.api_version());
         let outcome = self.invoke_on(invocation, &documents, patience);
-        if let Some(current) = self.current.change() {
-            set_api_version(current, &self.documents.review.request.kind.api_version());
-        }
+        self.say_version(&self.documents.review.request.kind.api_version());
         outcome
+    }
+
+    /// Makes the object say that it is of another version, unless it is still the one received.
+    fn say_version(&mut self, version: &str) {
+        if let Some(mut tree) = self.current.take() {
+            set_api_version(&mut tree, version);
+            self.current.set(Some(tree));
+        }
     }
 
     fn invoke_on(
@@ -283,28 +287,30 @@ impl<'r> Run<'r> {
         let rolls_back = family.rolls_back() && self.door == FailurePolicy::Ignore;
         let immutable =
             family.keeps_immutable_fields() && safety::is_immutable(self.documents.review.request);
-        let before = if rolls_back || immutable { self.current.value().cloned() } else { None };
+        let before = if rolls_back || immutable { self.current.tree().cloned() } else { None };
         let (mut changed, erred) = match self.mutations(invocation, &received, documents) {
             Ok(result) => result,
             Err(error) => {
                 if rolls_back {
-                    *self.current.change() = before;
+                    self.current.set(before);
                 }
                 return Err(error);
             }
         };
         if changed
             && immutable
-            && let Some(current) = self.current.change()
+            && let Some(current) = self.current.tree()
         {
-            let before = before.unwrap_or_else(|| original.to_value());
-            let restored = safety::restore_immutable(&before, current);
+            let before = before.map_or_else(|| original.to_value(), |before| before.part().to_value());
+            let mut current = current.part().to_value();
+            let restored = safety::restore_immutable(&before, &mut current);
             if !restored.is_empty() {
                 let fields = restored.join(", ");
                 self.gathering.warn(&format!(
                     "policy {name}: changes to {fields} were left out, because an existing pod cannot be changed there"
                 ));
-                changed = *current != before;
+                changed = current != before;
+                self.current.set(Some(Tree::Made(current)));
             }
         }
         if changed {
@@ -384,7 +390,8 @@ impl<'r> Run<'r> {
         }
         let kind = &documents.review.request.kind;
         let Some(original) = documents.object()? else { return Ok(false) };
-        let target = || self.current.value().cloned().unwrap_or_else(|| original.to_value());
+        let target =
+            || self.current.tree().map_or_else(|| original.to_value(), |tree| tree.part().to_value());
         match (change, &mutation.action) {
             (Change::Patch(operations), Action::Patch(expression)) => {
                 let patched = patch::apply(expression, target(), &operations, room, patience)?;
@@ -400,17 +407,36 @@ impl<'r> Run<'r> {
                 self.put(expression, patched, original)
             }
             (Change::Overlay(overlay), _) => {
-                let target = self.current.change().get_or_insert_with(|| original.to_value());
-                merge(target, overlay, self.set.schemas().of_kind_or_other(kind))
+                let schema = self.set.schemas().of_kind_or_other(kind);
+                let received = Self::received(self.documents, documents.api_version())?;
+                self.current
+                    .change(received, |target| merge(target, overlay, schema))
                     .map_err(|error| PolicyError::Merge(format!("{}.overlay", mutation.field), error))
             }
             (Change::Configuration(fields), Action::Configuration(expression)) => {
-                let target = self.current.change().get_or_insert_with(|| original.to_value());
-                apply_configuration(target, fields, kind, self.set.schemas())
+                let schemas = self.set.schemas();
+                let received = Self::received(self.documents, documents.api_version())?;
+                self.current
+                    .change(received, |target| apply_configuration(target, fields, kind, schemas))
                     .map_err(|error| PolicyError::Configuration(expression.what().to_owned(), error))
             }
             (Change::Patch(_) | Change::LibraryPatch(_) | Change::Configuration(_), _) => Ok(false),
         }
+    }
+
+    /// The object as received, to be changed, in another version if one is given.
+    fn received(
+        documents: &'r Documents<'r>,
+        version: Option<&str>,
+    ) -> Result<impl FnOnce() -> Tree<'r>, PolicyError> {
+        let received = documents.object()?.map_or(Tree::Made(Value::Null), Tree::Read);
+        Ok(move || {
+            let mut tree = received;
+            if let Some(version) = version {
+                set_api_version(&mut tree, version);
+            }
+            tree
+        })
     }
 
     /// Puts a patched object in the place of the current one; `None` leaves that as it is.
@@ -427,17 +453,18 @@ impl<'r> Run<'r> {
                 problem: "the result is not an object".to_owned(),
             });
         }
-        let same = self.current.value().map_or_else(|| original == patched, |current| *current == patched);
+        let same =
+            self.current.tree().map_or_else(|| original == patched, |current| current.part() == patched);
         if !same {
-            *self.current.change() = Some(patched);
+            self.current.set(Some(Tree::Made(patched)));
         }
         Ok(!same)
     }
 
     fn finish(self) -> Outcome {
         let Self { documents, mut gathering, current, door, .. } = self;
-        let patch = match (current.value(), documents.object()) {
-            (Some(current), Ok(Some(original))) => diff(original, current),
+        let patch = match (current.tree(), documents.object()) {
+            (Some(current), Ok(Some(original))) => diff(original, current.part()),
             _ => None,
         };
         if patch.as_ref().is_some_and(|patch| patch.len() > MAX_PATCH_BYTES) {

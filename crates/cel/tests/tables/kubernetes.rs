@@ -11,6 +11,7 @@ fn quantities() {
         "quantity('0.5') == quantity('500m') && quantity('1e3') == quantity('1k') && quantity('1E3') == quantity('1k')",
         "quantity('1Gi').asInteger() == 1073741824 && quantity('50k').isInteger() && quantity('1.G').asInteger() == 1000000000",
         "quantity('50k').add(quantity('20k')).asInteger() == 70000 && quantity('50k').sub(20000).asInteger() == 30000",
+        "quantity('1').sub(-9223372036854775807 - 1).asInteger() == -9223372036854775807", // as Kubernetes has it
         "quantity('50k').add(20).sub(quantity('100k')).asInteger() == -49980",
         "sign(quantity('-5')) == -1 && sign(quantity('0')) == 0 && sign(quantity('5')) == 1",
         "quantity('50.703k').asApproximateFloat() == 50703.0 && quantity('1.5Gi').asApproximateFloat() == 1610612736.0",
