@@ -22,7 +22,7 @@ mod unification;
 
 pub use cel_type::{Structure, Type};
 pub(crate) use checker::{Overloads, check, qualified};
-pub(crate) use lint::{LIMITS, Patterns};
+pub(crate) use lint::LIMITS;
 pub(crate) use review::{authorizer, namespace, request, resource_check};
 pub(crate) use signatures::Overload;
 

@@ -10,14 +10,14 @@ use cel::common::ast::{
     CallExpr, ComprehensionExpr, EntryExpr, Expr, IdedEntryExpr, IdedExpr, ListExpr, LiteralValue, operators,
 };
 
-use crate::check::{LIMITS, Overload, Overloads, Patterns, qualified, type_named};
+use crate::check::{LIMITS, Overload, Overloads, qualified, type_named};
 use crate::cost::{self, Price, UNIT};
 use crate::functions::{self, MAX_ARGUMENTS};
 use crate::lists;
 use crate::machine::map_key;
 use crate::meter::Meter;
 use crate::plan::{Comprehension, Element, Entry, Field, Kind, Node, Operator};
-use crate::regexes::{Pattern, PatternUse};
+use crate::regexes::{LiteralPatterns, PatternUse};
 use crate::scope::{QUALIFIERS, Scope, VARIABLES};
 use crate::syntax::{Fault, FaultKind};
 use crate::value::{Key, Text, Val};
@@ -35,7 +35,7 @@ pub(crate) fn compile(
     tree: &IdedExpr,
     scope: &Scope,
     overloads: Overloads,
-    patterns: Patterns,
+    patterns: LiteralPatterns,
 ) -> Compiled<(Node, BTreeSet<Arc<str>>)> {
     let mut compiler = Compiler { scope, overloads, locals: Vec::new(), uses: BTreeSet::new(), patterns };
     let plan = compiler.node(tree)?;
@@ -48,7 +48,7 @@ struct Compiler<'s> {
     /// Variables of the macros around, innermost last.
     locals: Vec<String>,
     uses: BTreeSet<Arc<str>>,
-    patterns: Patterns,
+    patterns: LiteralPatterns,
 }
 
 impl Compiler<'_> {
@@ -291,12 +291,8 @@ impl Compiler<'_> {
         if let (Some(usage), Some(pattern), Some(Node::Constant(Val::Str(source)))) =
             (PatternUse::of(function.name), operands.get(1), nodes.get(1))
         {
-            let compiled = match self.patterns.remove(&pattern.id) {
-                Some(compiled) => compiled,
-                None => Pattern::compile(source)
-                    .map(Arc::new)
-                    .map_err(|error| Fault::of_constant(pattern, error.to_string()))?,
-            };
+            let compiled = self.patterns.get(source);
+            let compiled = compiled.map_err(|error| Fault::of_constant(pattern, error.to_string()))?;
             nodes.remove(1);
             let price = Price::of(name, target.is_some(), None);
             return Ok(Node::Pattern(usage, price, compiled, nodes));

@@ -8,10 +8,11 @@ use cel::common::ast::{
 };
 
 use crate::check::cel_type::{FieldLookup, Type};
-use crate::check::lint::{Lint, Patterns};
+use crate::check::lint::Lint;
 use crate::check::signatures::{Overload, overloads};
 use crate::check::type_named;
 use crate::check::unification::Bindings;
+use crate::regexes::LiteralPatterns;
 use crate::scope::{QUALIFIERS, Scope, VARIABLES};
 use crate::syntax::{Fault, FaultKind};
 
@@ -27,7 +28,7 @@ pub(crate) struct Checked {
     /// The type of the result.
     pub(crate) result: Type,
     pub(crate) overloads: Overloads,
-    pub(crate) patterns: Patterns,
+    pub(crate) patterns: LiteralPatterns,
 }
 
 /// The type of an expression's result, or all that is wrong with it.
@@ -38,7 +39,8 @@ pub(crate) fn check(tree: &IdedExpr, scope: &Scope) -> Result<Checked, Vec<Fault
     let result = checker.check(tree);
     let Checker { mut bindings, overloads, mut faults, lint, .. } = checker;
     let result = bindings.settle(&result);
-    let patterns = if faults.is_empty() { lint.report(&mut bindings, &mut faults) } else { Patterns::new() };
+    let patterns =
+        if faults.is_empty() { lint.report(&mut bindings, &mut faults) } else { LiteralPatterns::default() };
     if bindings.is_exhausted() {
         return Err(vec![Fault::new(tree, "the types of the expression are too large")]);
     }

@@ -4,7 +4,6 @@
 //! Only looked at when the types fit, since it needs them all to be known.
 
 use std::collections::HashMap;
-use std::sync::Arc;
 
 use cel::common::ast::{CallExpr, EntryExpr, Expr, IdedEntryExpr, IdedExpr, LiteralValue};
 
@@ -15,14 +14,11 @@ use crate::check::unification::Bindings;
 use crate::compile::constant;
 use crate::functions;
 use crate::meter::{Limits, Meter};
-use crate::regexes::Pattern;
+use crate::regexes::{LiteralError, LiteralPatterns};
 use crate::syntax::Fault;
 
 /// What converting one constant may cost.
 pub(crate) const LIMITS: Limits = Limits { cost: 10_000, ticks: 10_000, bytes: 64 << 10 };
-
-/// Literal patterns that were compiled for the check, by their nodes.
-pub(crate) type Patterns = HashMap<u64, Arc<Pattern>>;
 
 /// What is to be looked at once all types are known.
 #[derive(Debug, Default)]
@@ -82,8 +78,8 @@ impl<'t> Lint<'t> {
     }
 
     /// Looks at what was noted.
-    pub(super) fn report(self, bindings: &mut Bindings, faults: &mut Vec<Fault>) -> Patterns {
-        let mut patterns = Patterns::new();
+    pub(super) fn report(self, bindings: &mut Bindings, faults: &mut Vec<Fault>) -> LiteralPatterns {
+        let mut patterns = LiteralPatterns::default();
         let mut formats = Vec::new();
         for (expr, call) in self.calls {
             match (call.func_name.as_str(), call.args.as_slice()) {
@@ -134,13 +130,12 @@ fn mixed_map(parts: &[(u64, Type)], bindings: &mut Bindings, faults: &mut Vec<Fa
     }
 }
 
-fn pattern(argument: &IdedExpr, patterns: &mut Patterns, faults: &mut Vec<Fault>) {
+fn pattern(argument: &IdedExpr, patterns: &mut LiteralPatterns, faults: &mut Vec<Fault>) {
     let Expr::Literal(LiteralValue::String(text)) = &argument.expr else { return };
-    match Pattern::compile(text.inner()) {
-        Ok(pattern) => {
-            patterns.insert(argument.id, Arc::new(pattern));
-        }
-        Err(_) => faults.push(Fault::new(argument, "invalid matches argument")),
+    match patterns.get(text.inner()) {
+        Ok(_) => {}
+        Err(LiteralError::Invalid(_)) => faults.push(Fault::new(argument, "invalid matches argument")),
+        Err(error @ LiteralError::TooMany) => faults.push(Fault::new(argument, error.to_string())),
     }
 }
 

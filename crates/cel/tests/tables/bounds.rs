@@ -144,6 +144,27 @@ fn hostile_expressions_end_soon_with_an_error() {
     assert!(failed.is_empty(), "{}", failed.join("\n"));
 }
 
+/// Each takes up to some milliseconds to compile.
+#[test]
+fn an_expression_has_only_so_many_patterns() {
+    let scope = Scope::new(&["object"]);
+    let compile = |count: usize, pattern: &dyn Fn(usize) -> String| {
+        let matches: Vec<String> =
+            (0..count).map(|at| format!("object.matches(r'{}')", pattern(at))).collect();
+        let source = format!("[{}]", matches.join(","));
+        Program::compile(&source, &scope).map(drop).map_err(|error| error.to_string())
+    };
+    let too_many = |result: Result<(), String>| {
+        result.is_err_and(|error| error.contains("too many patterns in one expression: at most 256"))
+    };
+    assert_eq!(compile(256, &|at| format!("{at}")), Ok(()));
+    assert!(too_many(compile(257, &|at| format!("{at}"))));
+    assert_eq!(compile(300, &|_| "a".to_owned()), Ok(()), "one pattern");
+    assert_eq!(compile(10, &|at| format!(r"\pL{{9}}{at}")), Ok(()));
+    let large = compile(20, &|at| format!(r"\pL{{9}}{at}"));
+    assert!(too_many(large.clone()), "{large:?}");
+}
+
 /// Whatever the compiler lets through must fit the stack, unoptimised too.
 #[test]
 fn the_deepest_expressions_fit_a_small_stack() {
