@@ -18,6 +18,7 @@ pub mod answer;
 pub mod envelope;
 mod object;
 pub mod patch;
+mod scan;
 pub mod warnings;
 
 pub use answer::{Answer, Cause, Status};

@@ -3,13 +3,15 @@
 //! The API server answers a patch that does not apply with an internal error,
 //! whatever the failurePolicy (C-31), so a patch is tried here first. The
 //! object stays raw text: only the containers along the touched paths are
-//! expanded, one level at a time, and everything else is passed over.
+//! taken apart, and everything else is passed over.
 //!
 //! Stricter than RFC 6902 in one point: the whole document (path "") cannot be
 //! touched, because the library that the API server uses cannot do it.
 
 use crate::object::{Object, fault};
+use crate::scan::{self, Ways};
 use serde::Deserialize;
+use serde::de::Error as _;
 use serde_json::value::RawValue;
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -26,6 +28,11 @@ pub const MAX_COPIED: usize = 8 << 20;
 /// Most work that a patch may cost, in bytes read or moved: a tenth of a second or so. Ten thousand honest
 /// operations on the largest object stay far below; ten thousand inserts before a million items do not.
 pub const MAX_WORK: usize = 256 << 20;
+
+/// Most operations whose ways into the object are followed while it is taken apart, and how deep: the rest of what
+/// they lead to is taken apart when they come to it.
+const FORESEEN: usize = 64;
+const FORESEEN_DEPTH: usize = 16;
 
 /// What moving one item of a list along costs, in bytes.
 const ITEM: usize = size_of::<Node<'_>>();
@@ -173,9 +180,8 @@ impl<'a> Patch<'a> {
             return Ok(());
         }
         let object = object.ok_or(PatchError::NoObject)?;
-        let members = serde_json::from_str(object.get()).map_err(PatchError::NotAnObject)?;
-        let mut document =
-            Document { root: Node::object(members), copied: 0, work: Work(object.get().len()) };
+        let root = self.take_apart(object.get())?;
+        let mut document = Document { root, copied: 0, work: Work(object.get().len()) };
         for (index, operation) in self.operations.iter().enumerate() {
             document.apply(operation).map_err(|fault| PatchError::Operation {
                 index,
@@ -186,12 +192,29 @@ impl<'a> Patch<'a> {
         }
         Ok(())
     }
+
+    /// The object, with what the first operations lead into.
+    fn take_apart<'o>(&self, object: &'o str) -> Result<Node<'o>, PatchError> {
+        let foreseen = self.operations.iter().take(FORESEEN);
+        let foreseen = foreseen.flat_map(|operation| [Some(&operation.path), operation.from.as_ref()]);
+        let foreseen: Vec<_> = foreseen.flatten().filter_map(|path| pointer(path)).collect();
+        let mut ways = Ways::default();
+        for path in &foreseen {
+            let (_, parents) = path.split_last().unwrap_or((&Cow::Borrowed(""), &[]));
+            ways.add(parents.get(..FORESEEN_DEPTH).unwrap_or(parents));
+        }
+        if let Some(root @ Node::Object(_)) = scan::container(object, &ways) {
+            return Ok(root);
+        }
+        let members = serde_json::from_str::<BTreeMap<Key<'_>, &RawValue>>(object);
+        Err(PatchError::NotAnObject(members.err().unwrap_or_else(|| serde_json::Error::custom("a bad key"))))
+    }
 }
 
 /// Part of the document: text until a path leads into it.
 #[derive(Clone, Debug)]
-enum Node<'a> {
-    Raw(&'a RawValue),
+pub(crate) enum Node<'a> {
+    Raw(&'a str),
     Object(BTreeMap<Cow<'a, str>, Node<'a>>),
     Array(Vec<Node<'a>>),
 }
@@ -206,28 +229,13 @@ struct Extent {
     depth: usize,
 }
 
-impl<'a> Node<'a> {
-    fn object(members: BTreeMap<Key<'a>, &'a RawValue>) -> Self {
-        Self::Object(members.into_iter().map(|(key, value)| (key.0, Self::Raw(value))).collect())
-    }
-
+impl Node<'_> {
     /// Makes a container's members reachable; scalars stay as they are.
     fn expand(&mut self, work: &mut Work) -> Result<(), Fault> {
-        let Self::Raw(raw) = self else { return Ok(()) };
-        let text = raw.get();
+        let Self::Raw(text) = *self else { return Ok(()) };
         work.spend(text.len())?;
-        match text.as_bytes().first() {
-            Some(b'{') => {
-                if let Ok(members) = serde_json::from_str(text) {
-                    *self = Self::object(members);
-                }
-            }
-            Some(b'[') => {
-                if let Ok(items) = serde_json::from_str::<Vec<&RawValue>>(text) {
-                    *self = Self::Array(items.into_iter().map(Node::Raw).collect());
-                }
-            }
-            _ => {}
+        if let Some(container) = scan::container(text, &Ways::default()) {
+            *self = container;
         }
         Ok(())
     }
@@ -251,15 +259,15 @@ impl<'a> Node<'a> {
             }
         };
         match self {
-            Self::Raw(raw) => Extent { bytes: raw.get().len(), depth: 0 },
+            Self::Raw(text) => Extent { bytes: text.len(), depth: 0 },
             Self::Object(members) => members.values().fold(Extent::default(), under),
             Self::Array(items) => items.iter().fold(Extent::default(), under),
         }
     }
 
-    fn value(&self) -> Result<serde_json::Value, Fault> {
+    pub(crate) fn value(&self) -> Result<serde_json::Value, Fault> {
         Ok(match self {
-            Self::Raw(raw) => serde_json::from_str(raw.get()).map_err(|_| Fault::Incomparable)?,
+            Self::Raw(text) => serde_json::from_str(text).map_err(|_| Fault::Incomparable)?,
             Self::Object(members) => members
                 .iter()
                 .map(|(key, node)| Ok((key.clone().into_owned(), node.value()?)))
@@ -292,7 +300,7 @@ impl<'a> Document<'a> {
         if path.len() > MAX_DEPTH {
             return Err(Fault::Depth);
         }
-        let value = || operation.value.map(Node::Raw).ok_or(Fault::Value);
+        let value = || operation.value.map(|value| Node::Raw(value.get())).ok_or(Fault::Value);
         let from = || operation.from.as_deref().and_then(pointer).ok_or(Fault::From);
         match operation.op {
             Kind::Add => self.add(&path, value()?),
