@@ -1,6 +1,6 @@
 //! The smallest patch from one JSON document to another that touches only what differs.
 
-use sallyport_document::{Node, Part};
+use sallyport_document::{Node, Object, Part};
 use serde_json::Value;
 
 /// Largest patch made, in bytes.
@@ -46,7 +46,7 @@ impl<'a> Writer<'a> {
     }
 
     fn map(&mut self, before: Node<'a>, after: Part<'a>) {
-        for (key, _) in before.as_object().into_iter().flat_map(|before| before.members()) {
+        for (key, _) in before.as_object().into_iter().flat_map(Object::members) {
             if after.get(key).is_none() {
                 self.at(Token::Key(key), |writer| writer.operation("remove", None));
             }
