@@ -59,6 +59,8 @@ const CHARACTER_BYTES: u64 = 4;
 #[derive(Debug)]
 pub(crate) struct Pattern {
     regex: Regex,
+    /// Whether its compiled form is no ordinary one.
+    is_large: bool,
     /// What a byte of text counts, in parts of a step.
     parts: u64,
     /// How far a search may look beyond its match, in bytes, if not to the end.
@@ -68,24 +70,22 @@ pub(crate) struct Pattern {
 }
 
 impl Pattern {
-    pub(crate) fn compile(source: &str) -> Result<Self, EvalError> {
-        Self::build(source, &translate(source)?)
-    }
-
     fn build(source: &str, translated: &Translated) -> Result<Self, EvalError> {
         let Translated { pattern, breadth, reach, .. } = translated;
         let build = |size| RegexBuilder::new(pattern).size_limit(size).dfa_size_limit(size).build();
-        let (regex, least) = match build(ORDINARY_BYTES) {
-            Ok(regex) => (regex, LEAST_PARTS),
+        let (regex, is_large) = match build(ORDINARY_BYTES) {
+            Ok(regex) => (regex, false),
             Err(regex::Error::CompiledTooBig(_)) => {
-                (build(MAX_COMPILED_BYTES).map_err(|error| invalid(&error))?, HEAVY_PARTS)
+                (build(MAX_COMPILED_BYTES).map_err(|error| invalid(&error))?, true)
             }
             Err(error) => return Err(invalid(&error)),
         };
+        let least = if is_large { HEAVY_PARTS } else { LEAST_PARTS };
         let wide = breadth.saturating_sub(NARROW);
         let parts = breadth.saturating_sub(wide).saturating_add(wide.saturating_mul(WIDE_PARTS));
         Ok(Self {
             regex,
+            is_large,
             parts: parts.max(least),
             reach: reach.map(|reach| reach.saturating_mul(CHARACTER_BYTES)),
             cost: cost::pattern(source.chars().count() as u64),
@@ -180,9 +180,10 @@ impl LiteralPatterns {
             return Ok(Arc::clone(pattern));
         }
         self.left = self.left.checked_sub(1).ok_or(LiteralError::TooMany)?;
-        let pattern = Pattern::compile(source).map(Arc::new);
-        // One that is refused may have been too large.
-        if pattern.as_ref().map_or(true, |pattern| pattern.parts >= HEAVY_PARTS) {
+        let translated = translate(source).map_err(LiteralError::Invalid)?;
+        let pattern = Pattern::build(source, &translated).map(Arc::new);
+        // One that is refused now may have been too large.
+        if pattern.as_ref().map_or(true, |pattern| pattern.is_large) {
             self.left = self.left.saturating_sub(LARGE_LITERAL);
         }
         let pattern = pattern.map_err(LiteralError::Invalid)?;

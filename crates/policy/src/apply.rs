@@ -63,11 +63,10 @@ impl Merging {
                 }
             }
             Node::List(items) if is_list && !(part.is_empty() && items.is_empty()) => {
-                match (schema.and_then(Schema::list), existing.items_mut()) {
-                    (Some(list), Some(existing)) if list.relation != Relation::Atomic => {
-                        *existing = self.list(mem::take(existing), items, list, schema);
-                    }
-                    _ => self.replace(existing, Node::List(items)),
+                let list = schema.and_then(Schema::list).filter(|list| list.relation != Relation::Atomic);
+                let Some(list) = list else { return self.replace(existing, Node::List(items)) };
+                if let Some(existing) = existing.items_mut() {
+                    *existing = self.list(mem::take(existing), items, list, schema);
                 }
             }
             // Null leaves lists and maps be.

@@ -41,7 +41,8 @@ impl<'r> Current<'r> {
         self.tree = tree;
     }
 
-    /// Has the object changed, `received` if it is still that; `change` says whether it did.
+    /// Lets `change` change the object, which is `received` if it is still that. It must say so if it changed
+    /// anything.
     pub(crate) fn change<E>(
         &mut self,
         received: impl FnOnce() -> Tree<'r>,

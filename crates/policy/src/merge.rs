@@ -100,17 +100,20 @@ impl Merge {
         keys: &[Key],
         schema: Schema<'_>,
     ) -> Result<bool, MergeError> {
+        let mut changed = target.part().is_null();
         let (entries, additions) = self.lists(target, overlay)?;
         let mut places = are_many(entries, &additions).then(|| {
             let keys_of = |entry: &Tree<'_>| told_apart_by(entry.part(), keys);
             entries.iter().map(keys_of).zip(0..).collect::<HashMap<_, usize>>()
         });
-        let mut changed = false;
         for addition in additions {
             for key in keys.iter().filter(|key| key.meant().is_none()) {
                 if addition.get(&*key.field).is_none_or(Value::is_null) {
                     return Err(MergeError::NoKey { path: self.path.join("."), key: key.field.to_string() });
                 }
+            }
+            if !addition.is_object() {
+                continue;
             }
             // Of entries that share a key the last one is in force, as with environment variables.
             let next = entries.len();
@@ -137,10 +140,10 @@ impl Merge {
     }
 
     fn set(&mut self, target: &mut Tree<'_>, overlay: Value) -> Result<bool, MergeError> {
+        let mut changed = target.part().is_null();
         let (values, additions) = self.lists(target, overlay)?;
         let mut known = are_many(values, &additions)
             .then(|| values.iter().map(|value| value.part().to_value()).collect::<HashSet<Value>>());
-        let mut changed = false;
         for addition in additions {
             let new = match &mut known {
                 None => !values.iter().any(|value| value.part() == addition),

@@ -301,16 +301,16 @@ impl<'r> Run<'r> {
             && immutable
             && let Some(current) = self.current.tree()
         {
-            let before = before.map_or_else(|| original.to_value(), |before| before.part().to_value());
+            let was = before.as_ref().map_or_else(|| original.to_value(), |before| before.part().to_value());
             let mut current = current.part().to_value();
-            let restored = safety::restore_immutable(&before, &mut current);
+            let restored = safety::restore_immutable(&was, &mut current);
             if !restored.is_empty() {
                 let fields = restored.join(", ");
                 self.gathering.warn(&format!(
                     "policy {name}: changes to {fields} were left out, because an existing pod cannot be changed there"
                 ));
-                changed = current != before;
-                self.current.set(Some(Tree::Made(current)));
+                changed = current != was;
+                self.current.set(if changed { Some(Tree::Made(current)) } else { before });
             }
         }
         if changed {

@@ -25,6 +25,9 @@ pub const MAX_DEPTH: usize = 256;
 /// Most bytes that `copy` may multiply, all operations together.
 pub const MAX_COPIED: usize = 8 << 20;
 
+/// Most memory that copies may take while a patch is tried, in bytes.
+pub const MAX_MEMORY: usize = 32 << 20;
+
 /// Most work that a patch may cost, in bytes read or moved: a tenth of a second or so. Ten thousand honest
 /// operations on the largest object stay far below; ten thousand inserts before a million items do not.
 pub const MAX_WORK: usize = 256 << 20;
@@ -36,6 +39,9 @@ const FORESEEN_DEPTH: usize = 16;
 
 /// What moving one item of a list along costs, in bytes.
 const ITEM: usize = size_of::<Node<'_>>();
+
+/// What an object that is taken apart takes at least, in bytes: the map makes room for some entries at once.
+const OBJECT: usize = 11 * (size_of::<Cow<'_, str>>() + ITEM);
 
 /// Why a patch would not apply. Operations are counted from 0.
 #[derive(Debug, thiserror::Error)]
@@ -99,8 +105,8 @@ pub enum Fault {
     /// A value tested is too deep to be compared.
     #[error("the value cannot be compared")]
     Incomparable,
-    /// `copy` multiplies more than [`MAX_COPIED`] bytes.
-    #[error("copies add up to more than {MAX_COPIED} bytes")]
+    /// `copy` multiplies more than [`MAX_COPIED`] bytes, or takes more than [`MAX_MEMORY`].
+    #[error("copies add up to more than {MAX_COPIED} bytes, or take more than {MAX_MEMORY} to try")]
     Copies,
     /// Trying the patch costs more than [`MAX_WORK`].
     #[error("trying the patch would take too much work")]
@@ -181,7 +187,7 @@ impl<'a> Patch<'a> {
         }
         let object = object.ok_or(PatchError::NoObject)?;
         let root = self.take_apart(object.get())?;
-        let mut document = Document { root, copied: 0, work: Work(object.get().len()) };
+        let mut document = Document { root, copied: 0, memory: 0, work: Work(object.get().len()) };
         for (index, operation) in self.operations.iter().enumerate() {
             document.apply(operation).map_err(|fault| PatchError::Operation {
                 index,
@@ -200,14 +206,15 @@ impl<'a> Patch<'a> {
         let foreseen: Vec<_> = foreseen.flatten().filter_map(|path| pointer(path)).collect();
         let mut ways = Ways::default();
         for path in &foreseen {
-            let (_, parents) = path.split_last().unwrap_or((&Cow::Borrowed(""), &[]));
-            ways.add(parents.get(..FORESEEN_DEPTH).unwrap_or(parents));
+            if let Some((_, parents)) = path.split_last() {
+                ways.add(parents.get(..FORESEEN_DEPTH).unwrap_or(parents));
+            }
         }
         if let Some(root @ Node::Object(_)) = scan::container(object, &ways) {
             return Ok(root);
         }
         let members = serde_json::from_str::<BTreeMap<Key<'_>, &RawValue>>(object);
-        Err(PatchError::NotAnObject(members.err().unwrap_or_else(|| serde_json::Error::custom("a bad key"))))
+        Err(PatchError::NotAnObject(members.err().unwrap_or_else(|| serde_json::Error::custom("unreadable"))))
     }
 }
 
@@ -225,7 +232,10 @@ struct Key<'a>(#[serde(borrow)] Cow<'a, str>);
 /// What copying a node costs.
 #[derive(Clone, Copy, Default)]
 struct Extent {
+    /// About how long its text is.
     bytes: usize,
+    /// How much memory a copy takes: texts are not copied, only keys and what was taken apart.
+    memory: usize,
     depth: usize,
 }
 
@@ -251,17 +261,21 @@ impl Node<'_> {
 
     /// Recursion is bounded: no expanded container is deeper than [`MAX_DEPTH`].
     fn extent(&self) -> Extent {
-        let under = |extent: Extent, node: &Self| {
+        let under = |extent: Extent, key: usize, node: &Self| {
             let inner = node.extent();
             Extent {
-                bytes: extent.bytes.saturating_add(inner.bytes).saturating_add(1),
+                bytes: extent.bytes.saturating_add(inner.bytes).saturating_add(key + 1),
+                memory: extent.memory.saturating_add(inner.memory).saturating_add(key + ITEM),
                 depth: extent.depth.max(inner.depth + 1),
             }
         };
         match self {
-            Self::Raw(text) => Extent { bytes: text.len(), depth: 0 },
-            Self::Object(members) => members.values().fold(Extent::default(), under),
-            Self::Array(items) => items.iter().fold(Extent::default(), under),
+            Self::Raw(text) => Extent { bytes: text.len(), ..Extent::default() },
+            Self::Object(members) => {
+                let empty = Extent { memory: OBJECT, ..Extent::default() };
+                members.iter().fold(empty, |extent, (key, node)| under(extent, key.len(), node))
+            }
+            Self::Array(items) => items.iter().fold(Extent::default(), |extent, node| under(extent, 0, node)),
         }
     }
 
@@ -291,6 +305,7 @@ impl Work {
 struct Document<'a> {
     root: Node<'a>,
     copied: usize,
+    memory: usize,
     work: Work,
 }
 
@@ -301,7 +316,10 @@ impl<'a> Document<'a> {
             return Err(Fault::Depth);
         }
         let value = || operation.value.map(|value| Node::Raw(value.get())).ok_or(Fault::Value);
-        let from = || operation.from.as_deref().and_then(pointer).ok_or(Fault::From);
+        let from = || {
+            let from = operation.from.as_deref().and_then(pointer).ok_or(Fault::From)?;
+            if from.len() > MAX_DEPTH { Err(Fault::Depth) } else { Ok(from) }
+        };
         match operation.op {
             Kind::Add => self.add(&path, value()?),
             Kind::Replace => {
@@ -335,7 +353,8 @@ impl<'a> Document<'a> {
                 let from = from()?;
                 let extent = self.find(&from)?.extent();
                 self.copied = self.copied.saturating_add(extent.bytes);
-                if self.copied > MAX_COPIED {
+                self.memory = self.memory.saturating_add(extent.memory);
+                if self.copied > MAX_COPIED || self.memory > MAX_MEMORY {
                     return Err(Fault::Copies);
                 }
                 check_depth(&path, extent)?;
@@ -398,9 +417,10 @@ fn check_depth(path: &[Cow<'_, str>], extent: Extent) -> Result<(), Fault> {
     if path.len() + extent.depth > MAX_DEPTH { Err(Fault::Depth) } else { Ok(()) }
 }
 
-/// The tokens of a JSON pointer (RFC 6901) other than the whole document.
+/// The tokens of a JSON pointer (RFC 6901) other than the whole document; of one that is deeper than
+/// [`MAX_DEPTH`], one token more than that.
 fn pointer(text: &str) -> Option<Vec<Cow<'_, str>>> {
-    text.strip_prefix('/')?.split('/').map(unescape).collect()
+    text.strip_prefix('/')?.split('/').take(MAX_DEPTH + 1).map(unescape).collect()
 }
 
 fn unescape(token: &str) -> Option<Cow<'_, str>> {
@@ -423,7 +443,7 @@ fn unescape(token: &str) -> Option<Cow<'_, str>> {
 }
 
 /// A list index: digits without a leading zero.
-fn index(token: &str) -> Option<usize> {
+pub(crate) fn index(token: &str) -> Option<usize> {
     let digits = token.bytes().all(|byte| byte.is_ascii_digit());
     if !digits || (token.len() > 1 && token.starts_with('0')) { None } else { token.parse().ok() }
 }

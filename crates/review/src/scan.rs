@@ -6,33 +6,24 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-use crate::patch::Node;
+use crate::patch::{Node, index};
 
 /// Which containers are to be taken apart, by the ways that lead to them from here.
 #[derive(Debug, Default)]
 pub(crate) struct Ways<'p> {
-    below: Vec<(&'p str, Ways<'p>)>,
+    below: BTreeMap<&'p str, Ways<'p>>,
 }
 
 impl<'p> Ways<'p> {
     /// Adds a way of keys and indexes.
     pub(crate) fn add(&mut self, way: &'p [Cow<'_, str>]) {
-        let Some((first, rest)) = way.split_first() else { return };
-        let at = self.below.iter().position(|(token, _)| token == first).unwrap_or_else(|| {
-            self.below.push((first, Ways::default()));
-            self.below.len() - 1
-        });
-        if let Some((_, ways)) = self.below.get_mut(at) {
-            ways.add(rest);
+        if let Some((first, rest)) = way.split_first() {
+            self.below.entry(first).or_default().add(rest);
         }
     }
 
-    fn by_index(&self) -> Vec<(usize, &Self)> {
-        self.below.iter().filter_map(|(token, ways)| Some((token.parse().ok()?, ways))).collect()
-    }
-
-    fn at_key(&self, key: &str) -> Option<&Self> {
-        self.below.iter().find(|(token, _)| *token == key).map(|(_, ways)| ways)
+    fn by_index(&self) -> BTreeMap<usize, &Self> {
+        self.below.iter().filter_map(|(token, ways)| Some((index(token)?, ways))).collect()
     }
 }
 
@@ -86,7 +77,7 @@ impl<'t> Scanner<'t> {
                 if !self.takes(b':') {
                     return None;
                 }
-                let value = self.value(ways.at_key(&key))?;
+                let value = self.value(ways.below.get(&*key))?;
                 members.insert(key, value);
                 if !self.takes(b',') {
                     return self.takes(b'}').then_some(Node::Object(members));
@@ -100,7 +91,7 @@ impl<'t> Scanner<'t> {
             }
             let ways = ways.by_index();
             loop {
-                let way = ways.iter().find(|(index, _)| *index == items.len()).map(|(_, ways)| *ways);
+                let way = ways.get(&items.len()).copied();
                 items.push(self.value(way)?);
                 if !self.takes(b',') {
                     return self.takes(b']').then_some(Node::Array(items));
@@ -111,10 +102,14 @@ impl<'t> Scanner<'t> {
     }
 
     fn value(&mut self, ways: Option<&Ways<'_>>) -> Option<Node<'t>> {
-        if let (Some(ways), Some(b'{' | b'[')) = (ways, self.byte()) {
-            return self.container(ways);
-        }
         let start = self.at;
+        if let (Some(ways), Some(b'{' | b'[')) = (ways, self.byte()) {
+            if let Some(container) = self.container(ways) {
+                return Some(container);
+            }
+            // A key in it is no text. Perhaps nobody looks.
+            self.at = start;
+        }
         self.step_over()?;
         Some(Node::Raw(self.since(start)?.trim_end()))
     }

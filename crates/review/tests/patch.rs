@@ -167,6 +167,10 @@ fn depth_is_bounded_where_it_costs_stack() {
     let compare =
         format!(r#"[{{"op":"add","path":"/a","value":{deep}}},{{"op":"test","path":"/a","value":{deep}}}]"#);
     assert!(verify(&json!({}), &compare).unwrap_err().contains("compared"));
+    for operation in ["move", "copy"] {
+        let from = format!(r#"[{{"op":"{operation}","from":"/a{}","path":"/b"}}]"#, "/0".repeat(300));
+        assert!(verify(&json!({}), &from).unwrap_err().contains("deeper"), "{operation}");
+    }
     let nest = r#"{"op":"add","path":"/b","value":{}},{"op":"copy","from":"/a","path":"/b/a"},{"op":"move","from":"/b","path":"/a"}"#;
     assert!(verify(&json!({"a": {}}), &repeated(nest, 300)).unwrap_err().contains("deeper"));
 }
@@ -176,6 +180,15 @@ fn depth_is_bounded_where_it_costs_stack() {
 fn growth_and_work_are_bounded() {
     let double = r#"{"op":"copy","from":"/a","path":"/a/-"}"#;
     assert!(verify(&json!({"a": ["x".repeat(1000)]}), &repeated(double, 40)).unwrap_err().contains("copies"));
+    // Keys are copied too, and objects that were looked into take more than their text.
+    let key = "k".repeat(1 << 20);
+    let copy = r#"{"op":"copy","from":"/a","path":"/b"}"#;
+    let with_key = format!(r#"[{{"op":"add","path":"/a/{key}","value":1}},{}]"#, vec![copy; 20].join(","));
+    assert!(verify(&json!({"a": {}}), &with_key).unwrap_err().contains("copies"));
+    let looked_into: Vec<String> =
+        (0..1000).map(|at| format!(r#"{{"op":"add","path":"/a/{at}/y","value":1}}"#)).collect();
+    let wide = format!("[{},{}]", looked_into.join(","), vec![copy; 100].join(","));
+    assert!(verify(&json!({"a": vec![json!({"x": 1}); 1000]}), &wide).unwrap_err().contains("copies"));
 
     let many = json!({"a": vec![0; 300_000], "b": "x".repeat(4 << 20)});
     let insert = r#"{"op":"add","path":"/a/0","value":1}"#;

@@ -152,7 +152,7 @@ fn varies(oracle: &mut Oracle, question: &Json, answer: &Answer) -> bool {
     oracle.ask(&again).iter().any(|other| theirs(other) != *answer)
 }
 
-/// Differences that are known and not mended yet.
+/// Differences that are known, and wanted or not mended yet; docs/policies.md has them.
 fn awaited(round: &Round, expression: &str, ours: &Answer, theirs: &Answer) -> Option<&'static str> {
     let expression = &(expression.to_owned() + &used(round, expression));
     let refuses = |words| matches!(theirs, Answer::Failure { message, .. } if message.contains(words));
