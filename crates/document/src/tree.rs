@@ -33,8 +33,10 @@ pub enum Part<'a> {
     Read(Node<'a>),
     /// Made anew.
     Made(&'a Value),
-    /// A change led into it.
-    Changed(&'a Tree<'a>),
+    /// An object that a change led into.
+    Object(&'a Members<'a>),
+    /// A list that a change led into.
+    Array(&'a [Tree<'a>]),
 }
 
 impl<'d> Tree<'d> {
@@ -43,7 +45,8 @@ impl<'d> Tree<'d> {
         match self {
             Self::Read(node) => Part::Read(*node),
             Self::Made(value) => Part::Made(value),
-            Self::Object(_) | Self::Array(_) => Part::Changed(self),
+            Self::Object(members) => Part::Object(members),
+            Self::Array(items) => Part::Array(items),
         }
     }
 
@@ -101,7 +104,7 @@ impl<'a> Part<'a> {
         match self {
             Self::Read(node) => node.is_null(),
             Self::Made(value) => value.is_null(),
-            Self::Changed(_) => false,
+            Self::Object(_) | Self::Array(_) => false,
         }
     }
 
@@ -110,7 +113,8 @@ impl<'a> Part<'a> {
         match self {
             Self::Read(node) => node.as_object().is_some(),
             Self::Made(value) => value.is_object(),
-            Self::Changed(tree) => matches!(tree, Tree::Object(_)),
+            Self::Object(_) => true,
+            Self::Array(_) => false,
         }
     }
 
@@ -119,7 +123,8 @@ impl<'a> Part<'a> {
         match self {
             Self::Read(node) => node.as_array().is_some(),
             Self::Made(value) => value.is_array(),
-            Self::Changed(tree) => matches!(tree, Tree::Array(_)),
+            Self::Array(_) => true,
+            Self::Object(_) => false,
         }
     }
 
@@ -132,9 +137,8 @@ impl<'a> Part<'a> {
             Self::Made(Value::Object(fields)) => fields.is_empty(),
             Self::Made(Value::Array(items)) => items.is_empty(),
             Self::Made(_) => false,
-            Self::Changed(Tree::Object(members)) => members.is_empty(),
-            Self::Changed(Tree::Array(items)) => items.is_empty(),
-            Self::Changed(tree) => tree.part().is_empty(),
+            Self::Object(members) => members.is_empty(),
+            Self::Array(items) => items.is_empty(),
         }
     }
 
@@ -143,7 +147,7 @@ impl<'a> Part<'a> {
         match self {
             Self::Read(node) => node.as_str(),
             Self::Made(value) => value.as_str(),
-            Self::Changed(_) => None,
+            Self::Object(_) | Self::Array(_) => None,
         }
     }
 
@@ -152,8 +156,8 @@ impl<'a> Part<'a> {
         match self {
             Self::Read(node) => node.get(key).map(Self::Read),
             Self::Made(value) => value.get(key).map(Self::Made),
-            Self::Changed(Tree::Object(members)) => members.get(key).map(Tree::part),
-            Self::Changed(_) => None,
+            Self::Object(members) => members.get(key).map(Tree::part),
+            Self::Array(_) => None,
         }
     }
 
@@ -170,12 +174,12 @@ impl<'a> Part<'a> {
                     each(key, Self::Made(value));
                 }
             }
-            Self::Changed(Tree::Object(members)) => {
+            Self::Object(members) => {
                 for (key, value) in members {
                     each(key, value.part());
                 }
             }
-            Self::Made(_) | Self::Changed(_) => {}
+            Self::Made(_) | Self::Array(_) => {}
         }
     }
 
@@ -184,8 +188,8 @@ impl<'a> Part<'a> {
         Some(match self {
             Self::Read(node) => node.as_array()?.iter().map(Self::Read).collect(),
             Self::Made(value) => value.as_array()?.iter().map(Self::Made).collect(),
-            Self::Changed(Tree::Array(items)) => items.iter().map(Tree::part).collect(),
-            Self::Changed(_) => return None,
+            Self::Array(items) => items.iter().map(Tree::part).collect(),
+            Self::Object(_) => return None,
         })
     }
 
@@ -194,13 +198,12 @@ impl<'a> Part<'a> {
         match self {
             Self::Read(node) => node.to_value(),
             Self::Made(value) => value.clone(),
-            Self::Changed(Tree::Array(items)) => items.iter().map(|item| item.part().to_value()).collect(),
-            Self::Changed(Tree::Object(members)) => {
+            Self::Array(items) => items.iter().map(|item| item.part().to_value()).collect(),
+            Self::Object(members) => {
                 let fields =
                     members.iter().map(|(key, value)| (key.clone().into_owned(), value.part().to_value()));
                 Value::Object(fields.collect::<Map<_, _>>())
             }
-            Self::Changed(tree) => tree.part().to_value(),
         }
     }
 }
@@ -211,16 +214,16 @@ impl PartialEq<Value> for Part<'_> {
         match (self, other) {
             (Self::Read(node), other) => *node == *other,
             (Self::Made(value), other) => *value == other,
-            (Self::Changed(Tree::Array(left)), Value::Array(right)) => {
+            (Self::Array(left), Value::Array(right)) => {
                 left.len() == right.len() && left.iter().zip(right).all(|(left, right)| left.part() == *right)
             }
-            (Self::Changed(Tree::Object(left)), Value::Object(right)) => {
+            (Self::Object(left), Value::Object(right)) => {
                 let same = |(key, value): (&Cow<'_, str>, &Tree<'_>)| {
                     right.get(&**key).is_some_and(|other| value.part() == *other)
                 };
                 left.len() == right.len() && left.iter().all(same)
             }
-            (Self::Changed(_), _) => false,
+            (Self::Array(_) | Self::Object(_), _) => false,
         }
     }
 }
@@ -231,16 +234,15 @@ impl PartialEq<Part<'_>> for Node<'_> {
         match other {
             Part::Read(other) => self.lies_where(*other) || self == other,
             Part::Made(value) => self == *value,
-            Part::Changed(Tree::Array(right)) => self.as_array().is_some_and(|left| {
-                left.len() == right.len() && left.iter().zip(right).all(|(left, right)| left == right.part())
+            Part::Array(right) => self.as_array().is_some_and(|left| {
+                left.len() == right.len() && left.iter().zip(*right).all(|(left, right)| left == right.part())
             }),
-            Part::Changed(Tree::Object(right)) => self.as_object().is_some_and(|left| {
+            Part::Object(right) => self.as_object().is_some_and(|left| {
                 let same = |(key, value): (&Cow<'_, str>, &Tree<'_>)| {
                     left.get(key).is_some_and(|node| node == value.part())
                 };
                 left.len() == right.len() && right.iter().all(same)
             }),
-            Part::Changed(_) => false,
         }
     }
 }

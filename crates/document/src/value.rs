@@ -61,11 +61,10 @@ fn write(builder: &mut Builder<'_>, part: Part<'_>) -> Result<(), DocumentError>
                 object(builder, fields.iter().map(|(key, value)| (key.as_str(), Part::Made(value))))?;
             }
         },
-        Part::Changed(Tree::Array(items)) => array(builder, items.iter().map(Tree::part))?,
-        Part::Changed(Tree::Object(members)) => {
+        Part::Array(items) => array(builder, items.iter().map(Tree::part))?,
+        Part::Object(members) => {
             object(builder, members.iter().map(|(key, value)| (&**key, value.part())))?;
         }
-        Part::Changed(tree) => write(builder, tree.part())?,
     }
     Ok(())
 }

@@ -392,6 +392,14 @@ impl<'r> Run<'r> {
         let Some(original) = documents.object()? else { return Ok(false) };
         let target =
             || self.current.tree().map_or_else(|| original.to_value(), |tree| tree.part().to_value());
+        let received = self.documents.object()?;
+        let received = || {
+            let mut tree = received.map_or(Tree::Made(Value::Null), Tree::Read);
+            if let Some(version) = documents.api_version() {
+                set_api_version(&mut tree, version);
+            }
+            tree
+        };
         match (change, &mutation.action) {
             (Change::Patch(operations), Action::Patch(expression)) => {
                 let patched = patch::apply(expression, target(), &operations, room, patience)?;
@@ -408,35 +416,18 @@ impl<'r> Run<'r> {
             }
             (Change::Overlay(overlay), _) => {
                 let schema = self.set.schemas().of_kind_or_other(kind);
-                let received = Self::received(self.documents, documents.api_version())?;
                 self.current
                     .change(received, |target| merge(target, overlay, schema))
                     .map_err(|error| PolicyError::Merge(format!("{}.overlay", mutation.field), error))
             }
             (Change::Configuration(fields), Action::Configuration(expression)) => {
                 let schemas = self.set.schemas();
-                let received = Self::received(self.documents, documents.api_version())?;
                 self.current
                     .change(received, |target| apply_configuration(target, fields, kind, schemas))
                     .map_err(|error| PolicyError::Configuration(expression.what().to_owned(), error))
             }
             (Change::Patch(_) | Change::LibraryPatch(_) | Change::Configuration(_), _) => Ok(false),
         }
-    }
-
-    /// The object as received, to be changed, in another version if one is given.
-    fn received(
-        documents: &'r Documents<'r>,
-        version: Option<&str>,
-    ) -> Result<impl FnOnce() -> Tree<'r>, PolicyError> {
-        let received = documents.object()?.map_or(Tree::Made(Value::Null), Tree::Read);
-        Ok(move || {
-            let mut tree = received;
-            if let Some(version) = version {
-                set_api_version(&mut tree, version);
-            }
-            tree
-        })
     }
 
     /// Puts a patched object in the place of the current one; `None` leaves that as it is.
