@@ -48,7 +48,8 @@ schema: tools ## Write the policy engine's table of Kubernetes' types anew, from
 lint: ## Formatting, clippy, the direction of dependencies, scripts, licences
 	cargo fmt --all --check
 	cargo clippy --locked --workspace --all-targets -- -D warnings
-	tests/house
+	tests/dependencies
+	tests/contract
 	if command -v shellcheck > /dev/null; then git grep --untracked -l '^#!/usr/bin/env bash$$' ':!*.md' | xargs shellcheck; \
 	else echo "shellcheck is not installed: scripts are not checked"; fi
 	if command -v cargo-deny > /dev/null; then cargo deny check bans licenses sources; \
