@@ -13,10 +13,10 @@ use serde::de::{Error as _, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 
 use crate::error::EvalError;
-use crate::functions::{Function, Outcome};
+use crate::library::{Function, Outcome};
 use crate::meter::Meter;
-use crate::named_formats;
 use crate::value::Val;
+use crate::value::named_format;
 
 /// Most rules of a table.
 const MAX_RULES: usize = 10_000;
@@ -377,10 +377,10 @@ fn service_account<'a>(meter: &Meter, arguments: &[Val<'a>]) -> Outcome<'a> {
         return Err(EvalError::no_such_overload("serviceAccount", arguments));
     };
     meter.produce(namespace.len() + name.len())?;
-    if !named_formats::is_of("dns1123Subdomain", name) {
+    if !named_format::is_of("dns1123Subdomain", name) {
         return Err(EvalError::Authorization("Invalid service account name"));
     }
-    if !named_formats::is_of("dns1123Label", namespace) {
+    if !named_format::is_of("dns1123Label", namespace) {
         return Err(EvalError::Authorization("Invalid service account namespace"));
     }
     let user = Arc::new(User::service_account(namespace, name));
@@ -438,7 +438,7 @@ fn check<'a>(meter: &Meter, arguments: &[Val<'a>]) -> Outcome<'a> {
         _ => return Err(EvalError::no_such_overload("check", arguments)),
     };
     // An expression that has no room for another check does not make it.
-    meter.afford(crate::cost::CHECK)?;
+    meter.afford(crate::plan::price::CHECK)?;
     let attributes = Attributes { user: &caller.user, verb, target };
     let decision = caller.authorizer.check(&attributes).ok_or(EvalError::Undecided)?;
     Ok(value(Authorization::Decision(decision)))

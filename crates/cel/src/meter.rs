@@ -6,7 +6,7 @@
 use std::cell::{Cell, RefCell};
 
 use crate::error::EvalError;
-use crate::regexes::PatternCache;
+use crate::regex::pattern::PatternCache;
 
 /// Bytes of bulk work (comparing, searching, copying) that count as one tick.
 const BYTES_PER_TICK: usize = 64;

@@ -3,14 +3,16 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use crate::activation::Activation;
+use crate::check;
 use crate::check::Type;
 use crate::error::{CompileError, EvalError};
+use crate::machine::Activation;
 use crate::machine::Machine;
 use crate::plan::Node;
+use crate::plan::compiler;
 use crate::scope::Scope;
+use crate::syntax;
 use crate::value::Value;
-use crate::{check, compile, syntax};
 
 /// A compiled expression. Cheap to clone, and good for any number of evaluations in any thread.
 #[derive(Clone, Debug)]
@@ -34,7 +36,7 @@ impl Program {
     pub fn compile(source: &str, scope: &Scope) -> Result<Self, CompileError> {
         let (plan, uses, result) = syntax::parse(source, |tree| {
             let checked = check::check(tree, scope)?;
-            let (plan, uses) = compile::compile(tree, scope, checked.overloads, checked.patterns)
+            let (plan, uses) = compiler::compile(tree, scope, checked.overloads, checked.patterns)
                 .map_err(|fault| vec![fault])?;
             Ok((plan, uses, checked.result))
         })?;

@@ -1,5 +1,14 @@
 //! Values: views of JSON where they come from an object, shared data where an expression made them.
 
+pub(crate) mod arithmetic;
+pub(crate) mod comparison;
+mod json;
+pub(crate) mod named_format;
+pub(crate) mod quantity;
+pub(crate) mod url;
+pub(crate) mod version;
+mod view;
+
 use std::borrow::Cow;
 use std::cmp::Ordering;
 use std::net::IpAddr;
@@ -12,13 +21,14 @@ use time::OffsetDateTime;
 
 use crate::authorizer::{Authorization, Authorizer, Caller, Resource, User};
 use crate::error::EvalError;
+use crate::library::kubernetes::networks::Network;
 use crate::meter::{Limits, Meter};
-use crate::named_formats::NamedFormat;
-use crate::networks::Network;
-use crate::quantity::Quantity;
-use crate::urls::Url;
-use crate::versions::Version;
-use crate::{compare, json};
+use crate::value::named_format::NamedFormat;
+use crate::value::quantity::Quantity;
+use crate::value::url::Url;
+use crate::value::version::Version;
+
+pub use view::View;
 
 /// What an item of a list counts in the meter, in bytes.
 pub(crate) const ITEM_BYTES: usize = 32;
@@ -199,7 +209,7 @@ impl<'a> From<&'a Document<'a>> for Value<'a> {
 impl PartialEq for Value<'_> {
     fn eq(&self, other: &Self) -> bool {
         let meter = Meter::new(Limits::default());
-        compare::equal(&meter, &self.0, &other.0).unwrap_or(false)
+        comparison::equal(&meter, &self.0, &other.0).unwrap_or(false)
     }
 }
 
@@ -363,7 +373,7 @@ impl<'a> Key<'a> {
             Val::Bool(value) => Self::Bool(*value),
             Val::Int(value) => Self::Int(*value),
             Val::Uint(value) => Self::Uint(*value),
-            Val::Double(value) => Self::Int(i64::try_from(compare::integral(*value)?).ok()?),
+            Val::Double(value) => Self::Int(i64::try_from(comparison::integral(*value)?).ok()?),
             Val::Str(text) => Self::Str(text.clone()),
             _ => return None,
         })
@@ -372,7 +382,7 @@ impl<'a> Key<'a> {
     /// The key of a map that a value finds: doubles beyond `int` find the `uint` they equal.
     pub(crate) fn to_find(value: &Val<'a>) -> Option<Self> {
         let unsigned = || match value {
-            Val::Double(value) => u64::try_from(compare::integral(*value)?).ok().map(Self::Uint),
+            Val::Double(value) => u64::try_from(comparison::integral(*value)?).ok().map(Self::Uint),
             _ => None,
         };
         Self::from_value(value).or_else(unsigned)

@@ -12,7 +12,7 @@ use crate::check::lint::Lint;
 use crate::check::signatures::{Overload, overloads};
 use crate::check::type_named;
 use crate::check::unification::Bindings;
-use crate::regexes::LiteralPatterns;
+use crate::regex::pattern::LiteralPatterns;
 use crate::scope::{QUALIFIERS, Scope, VARIABLES};
 use crate::syntax::{Fault, FaultKind};
 

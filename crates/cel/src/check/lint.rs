@@ -11,10 +11,10 @@ use crate::check::cel_type::Type;
 use crate::check::checker::mismatch;
 use crate::check::format_clauses;
 use crate::check::unification::Bindings;
-use crate::compile::constant;
-use crate::functions;
+use crate::library;
 use crate::meter::{Limits, Meter};
-use crate::regexes::{LiteralError, LiteralPatterns};
+use crate::plan::compiler::constant;
+use crate::regex::pattern::{LiteralError, LiteralPatterns};
 use crate::syntax::Fault;
 
 /// What converting one constant may cost.
@@ -141,7 +141,7 @@ fn pattern(argument: &IdedExpr, patterns: &mut LiteralPatterns, faults: &mut Vec
 
 fn convertible(name: &str, argument: &IdedExpr, faults: &mut Vec<Fault>) {
     let Expr::Literal(literal) = &argument.expr else { return };
-    let Ok(function) = functions::find(name, false, 1) else { return };
+    let Ok(function) = library::find(name, false, 1) else { return };
     if (function.body)(&Meter::new(LIMITS), &[constant(literal)]).is_err() {
         faults.push(Fault::new(argument, format!("invalid {name} argument")));
     }

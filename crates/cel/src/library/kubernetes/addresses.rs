@@ -8,7 +8,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 
 use crate::error::{EvalError, quoted, shorten};
-use crate::functions::{Function, Outcome};
+use crate::library::{Function, Outcome};
 use crate::meter::Meter;
 use crate::value::Val;
 

@@ -5,10 +5,10 @@ use std::sync::Arc;
 use time::OffsetDateTime;
 
 use crate::error::EvalError;
-use crate::functions::Outcome;
+use crate::library::Outcome;
+use crate::library::temporal;
 use crate::meter::Meter;
 use crate::plan::Operator;
-use crate::temporal;
 use crate::value::Val;
 
 const INT: EvalError = EvalError::Overflow("integer");

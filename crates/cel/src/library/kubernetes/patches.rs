@@ -1,7 +1,7 @@
 //! `jsonpatch.escapeKey`, for the paths of `JSONPatch{…}`.
 
 use crate::error::EvalError;
-use crate::functions::{Function, Outcome};
+use crate::library::{Function, Outcome};
 use crate::meter::Meter;
 use crate::value::Val;
 

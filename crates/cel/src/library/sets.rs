@@ -1,9 +1,9 @@
 //! The sets library: lists taken as sets.
 
-use crate::compare;
 use crate::error::EvalError;
-use crate::functions::{Function, Outcome};
+use crate::library::{Function, Outcome};
 use crate::meter::Meter;
+use crate::value::comparison;
 use crate::value::{List, Val};
 
 pub(crate) const FUNCTIONS: &[Function] = &[
@@ -50,7 +50,7 @@ fn intersects<'a>(meter: &Meter, arguments: &[Val<'a>]) -> Outcome<'a> {
 fn has(meter: &Meter, items: &List<'_>, item: &Val<'_>) -> Result<bool, EvalError> {
     for candidate in items.iter() {
         meter.tick(1)?;
-        if compare::equal(meter, &candidate, item)? {
+        if comparison::equal(meter, &candidate, item)? {
             return Ok(true);
         }
     }

@@ -3,7 +3,7 @@
 use std::cmp::Ordering;
 
 use crate::error::EvalError;
-use crate::functions::{Function, Outcome};
+use crate::library::{Function, Outcome};
 use crate::meter::Meter;
 use crate::value::Val;
 

@@ -3,12 +3,12 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use crate::compare::truncate;
 use crate::error::EvalError;
-use crate::functions::{Function, Outcome};
+use crate::library::temporal;
+use crate::library::{Function, Outcome};
 use crate::meter::Meter;
-use crate::temporal;
 use crate::value::Val;
+use crate::value::comparison::truncate;
 
 pub(crate) const FUNCTIONS: &[Function] = &[
     Function::global("int", 1, int),

@@ -11,13 +11,13 @@ use cel::common::ast::{
 };
 
 use crate::check::{LIMITS, Overload, Overloads, qualified, type_named};
-use crate::cost::{self, Price, UNIT};
-use crate::functions::{self, MAX_ARGUMENTS};
-use crate::lists;
+use crate::library::lists;
+use crate::library::{self, MAX_ARGUMENTS};
 use crate::machine::map_key;
 use crate::meter::Meter;
+use crate::plan::price::{self, Price, UNIT};
 use crate::plan::{Comprehension, Element, Entry, Field, Kind, Node, Operator};
-use crate::regexes::{LiteralPatterns, PatternUse};
+use crate::regex::pattern::{LiteralPatterns, PatternUse};
 use crate::scope::{QUALIFIERS, Scope, VARIABLES};
 use crate::syntax::{Fault, FaultKind};
 use crate::value::{Key, Text, Val};
@@ -142,7 +142,7 @@ impl Compiler<'_> {
             (Some(target), arguments) => {
                 if let Expr::Ident(namespace) = &target.expr {
                     let qualified = format!("{namespace}.{name}");
-                    if functions::is_known(&qualified) {
+                    if library::is_known(&qualified) {
                         return self.function(expr, &qualified, None, arguments);
                     }
                 }
@@ -179,7 +179,7 @@ impl Compiler<'_> {
     fn binary(&self, expr: &IdedExpr, operator: Operator, pair: Box<(Node, Node)>) -> Node {
         let price = match (Price::of_operator(operator, self.overload(expr)), &pair.1) {
             // Nothing is in it, and nobody looks.
-            (Price::Items, Node::Constant(list)) if cost::size(list) == 0 => {
+            (Price::Items, Node::Constant(list)) if price::size(list) == 0 => {
                 return Node::Constant(Val::Bool(false));
             }
             (Price::Items, Node::Constant(list)) if is_plain(list) => Price::Free,
@@ -282,7 +282,7 @@ impl Compiler<'_> {
         arguments: &[IdedExpr],
     ) -> Compiled {
         let operands: Vec<&IdedExpr> = target.into_iter().chain(arguments).collect();
-        let function = functions::find(name, target.is_some(), operands.len())
+        let function = library::find(name, target.is_some(), operands.len())
             .map_err(|message| Fault::new(expr, message))?;
         if operands.len() > MAX_ARGUMENTS {
             return Err(Fault::new(expr, format!("'{name}' takes too many arguments")));

@@ -11,7 +11,7 @@ use jiff::tz::TimeZoneDatabase;
 use time::{Date, Duration, Month, OffsetDateTime, Time, UtcOffset};
 
 use crate::error::EvalError;
-use crate::functions::{Function, Outcome};
+use crate::library::{Function, Outcome};
 use crate::meter::Meter;
 use crate::value::Val;
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::error::EvalError;
-use crate::functions::{Function, Outcome};
+use crate::library::{Function, Outcome};
 use crate::meter::Meter;
 use crate::value::{Text, Val};
 
@@ -76,7 +76,7 @@ fn char_at<'a>(meter: &Meter, arguments: &[Val<'a>]) -> Outcome<'a> {
 fn index_of<'a>(name: &'static str, backwards: bool, meter: &Meter, arguments: &[Val<'a>]) -> Outcome<'a> {
     let (text, part, bound) = match arguments {
         [list, item] if list.as_list().is_some() => {
-            return crate::lists::index_of(meter, backwards, list, item);
+            return crate::library::lists::index_of(meter, backwards, list, item);
         }
         [Val::Str(text), Val::Str(part)] => (text, part, None),
         [Val::Str(text), Val::Str(part), Val::Int(bound)] => (text, part, Some(*bound)),

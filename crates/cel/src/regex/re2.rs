@@ -8,7 +8,7 @@
 use std::fmt::Write as _;
 use std::str::Chars;
 
-use crate::breadth::{Places, Taken};
+use crate::regex::breadth::{Places, Taken};
 
 /// Most repetitions, also of nested ones together.
 const MAX_REPEAT: u32 = 1000;

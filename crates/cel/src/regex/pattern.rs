@@ -2,7 +2,7 @@
 //!
 //! Patterns are Go's, as [`re2`] writes them for the `regex` crate, which like Go's takes time linear in the text to
 //! find a match. How many steps a byte is depends on the pattern, and on texts that are made for it: see
-//! [`breadth`](crate::breadth). Finding all matches is not linear, since a search may go on far beyond the match
+//! [`breadth`](crate::regex::breadth). Finding all matches is not linear, since a search may go on far beyond the match
 //! that it ends with. Literal patterns are compiled with the expression; others once an activation, as far as a small
 //! cache goes.
 
@@ -11,11 +11,11 @@ use std::sync::Arc;
 
 use regex::{Regex, RegexBuilder};
 
-use crate::cost;
 use crate::error::EvalError;
-use crate::functions::{Function, Outcome};
+use crate::library::{Function, Outcome};
 use crate::meter::Meter;
-use crate::re2::{self, Translated};
+use crate::plan::price;
+use crate::regex::re2::{self, Translated};
 use crate::value::{Text, Val};
 
 pub(crate) const FUNCTIONS: &[Function] = &[
@@ -88,7 +88,7 @@ impl Pattern {
             is_large,
             parts: parts.max(least),
             reach: reach.map(|reach| reach.saturating_mul(CHARACTER_BYTES)),
-            cost: cost::pattern(source.chars().count() as u64),
+            cost: price::pattern(source.chars().count() as u64),
         })
     }
 

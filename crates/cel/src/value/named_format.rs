@@ -4,9 +4,9 @@
 //! are checked by hand: that is quicker and its cost plain.
 
 use crate::error::EvalError;
-use crate::functions::{Function, Outcome};
+use crate::library::{Function, Outcome};
 use crate::meter::Meter;
-use crate::urls;
+use crate::value::url;
 use crate::value::{Text, Val};
 
 pub(crate) const FUNCTIONS: &[Function] = &[
@@ -74,7 +74,7 @@ const FORMATS: &[NamedFormat] = &[
     NamedFormat {
         name: "uri",
         pattern_length: 1_103,
-        faults: |text| urls::check(text).err().map(|fault| fault.to_string()).into_iter().collect(),
+        faults: |text| url::check(text).err().map(|fault| fault.to_string()).into_iter().collect(),
     },
     NamedFormat {
         name: "uuid",

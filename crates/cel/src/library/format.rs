@@ -2,11 +2,11 @@
 
 use std::fmt::Write as _;
 
-use crate::conversions;
 use crate::error::{EvalError, quoted};
-use crate::functions::{Function, Outcome};
+use crate::library::conversions;
+use crate::library::temporal;
+use crate::library::{Function, Outcome};
 use crate::meter::Meter;
-use crate::temporal;
 use crate::value::{Key, List, MAX_NESTING, Val};
 
 pub(crate) const FUNCTIONS: &[Function] = &[Function::member("format", 2, format)];

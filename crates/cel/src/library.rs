@@ -1,14 +1,23 @@
 //! The table of functions: from a name and a number of arguments to what runs.
 
+pub(crate) mod conversions;
+pub(crate) mod format;
+pub(crate) mod kubernetes;
+pub(crate) mod lists;
+pub(crate) mod optionals;
+mod sets;
+mod strings;
+pub(crate) mod temporal;
+
 use std::sync::Arc;
 
+use crate::authorizer;
 use crate::error::EvalError;
+use crate::library::kubernetes::{addresses, networks, orders, patches};
 use crate::meter::Meter;
+use crate::regex::pattern;
 use crate::value::Val;
-use crate::{
-    addresses, authorizer, conversions, format, lists, named_formats, networks, optionals, orders, patches,
-    quantity, regexes, sets, strings, temporal, urls, versions,
-};
+use crate::value::{named_format, quantity, url, version};
 
 /// Most arguments of a function, the receiver counted.
 pub(crate) const MAX_ARGUMENTS: usize = 4;
@@ -68,15 +77,15 @@ const LIBRARIES: &[&[Function]] = &[
     format::FUNCTIONS,
     lists::FUNCTIONS,
     sets::FUNCTIONS,
-    regexes::FUNCTIONS,
+    pattern::FUNCTIONS,
     optionals::FUNCTIONS,
     quantity::FUNCTIONS,
-    versions::FUNCTIONS,
+    version::FUNCTIONS,
     orders::FUNCTIONS,
-    urls::FUNCTIONS,
+    url::FUNCTIONS,
     addresses::FUNCTIONS,
     networks::FUNCTIONS,
-    named_formats::FUNCTIONS,
+    named_format::FUNCTIONS,
     patches::FUNCTIONS,
     authorizer::FUNCTIONS,
 ];

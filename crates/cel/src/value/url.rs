@@ -6,9 +6,9 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::addresses;
 use crate::error::{EvalError, quoted, shorten};
-use crate::functions::{Function, Outcome};
+use crate::library::kubernetes::addresses;
+use crate::library::{Function, Outcome};
 use crate::meter::Meter;
 use crate::value::{Key, Text, Val};
 

@@ -2,13 +2,13 @@
 
 use std::cmp::Ordering;
 
-use crate::arithmetic;
 use crate::check::Type;
-use crate::compare;
 use crate::error::EvalError;
-use crate::functions::{Function, Outcome};
+use crate::library::{Function, Outcome};
 use crate::meter::Meter;
 use crate::plan::Operator;
+use crate::value::arithmetic;
+use crate::value::comparison;
 use crate::value::{List, Val};
 
 /// Longest list that `lists.range` makes.
@@ -63,7 +63,7 @@ fn order<'a>(
     right: &Val<'a>,
 ) -> Result<Option<Ordering>, EvalError> {
     meter.tick(1)?;
-    match compare::partial_order(meter, name, left, right) {
+    match comparison::partial_order(meter, name, left, right) {
         Err(EvalError::NoSuchOverload(_)) => Ok(None),
         other => other,
     }
@@ -140,7 +140,7 @@ pub(crate) fn index_of<'a>(meter: &Meter, backwards: bool, items: &Val<'a>, item
     let mut found = Val::Int(-1);
     if let Some(items) = items.as_list() {
         for (index, candidate) in items.iter().enumerate() {
-            if compare::equal(meter, &candidate, item)? {
+            if comparison::equal(meter, &candidate, item)? {
                 found = Val::size(index);
                 if !backwards {
                     break;
@@ -242,7 +242,7 @@ fn sorted<'a>(meter: &Meter, name: &'static str, mut pairs: Vec<(Val<'a>, Val<'a
     if has_nan {
         sort_around_nan(meter, &mut pairs)?;
     } else {
-        pairs.sort_by(|(_, left), (_, right)| compare::total(left, right));
+        pairs.sort_by(|(_, left), (_, right)| comparison::total(left, right));
     }
     Val::list(pairs.into_iter().map(|(item, _)| item).collect())
 }
@@ -267,7 +267,7 @@ fn distinct<'a>(meter: &Meter, arguments: &[Val<'a>]) -> Outcome<'a> {
     let mut found: Vec<Val<'a>> = Vec::new();
     'items: for item in items.iter() {
         for earlier in &found {
-            if compare::equal(meter, earlier, &item)? {
+            if comparison::equal(meter, earlier, &item)? {
                 continue 'items;
             }
         }

@@ -6,9 +6,9 @@
 use std::cmp::Ordering;
 use std::sync::Arc;
 
-use crate::addresses::shown;
 use crate::error::EvalError;
-use crate::functions::{Function, Outcome};
+use crate::library::kubernetes::addresses::shown;
+use crate::library::{Function, Outcome};
 use crate::meter::Meter;
 use crate::value::Val;
 

@@ -6,9 +6,9 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use crate::addresses::{self, shown};
 use crate::error::EvalError;
-use crate::functions::{Function, Outcome};
+use crate::library::kubernetes::addresses::{self, shown};
+use crate::library::{Function, Outcome};
 use crate::meter::Meter;
 use crate::value::Val;
 

@@ -2,12 +2,12 @@
 
 use sallyport_document::{Entries, Items};
 
-use crate::cost::{LIST, Price, UNIT};
 use crate::error::EvalError;
-use crate::functions::Outcome;
-use crate::lists;
+use crate::library::Outcome;
+use crate::library::lists;
 use crate::machine::{Machine, map_key};
 use crate::meter::Meter;
+use crate::plan::price::{LIST, Price, UNIT};
 use crate::plan::{Comprehension, Kind, Node};
 use crate::value::{Key, Text, Val};
 

@@ -1,10 +1,10 @@
 //! Optional values.
 
-use crate::compare;
 use crate::error::EvalError;
-use crate::functions::{Function, Outcome};
+use crate::library::temporal;
+use crate::library::{Function, Outcome};
 use crate::meter::Meter;
-use crate::temporal;
+use crate::value::comparison;
 use crate::value::{Key, Val};
 
 pub(crate) const FUNCTIONS: &[Function] = &[
@@ -55,7 +55,7 @@ pub(crate) fn field<'a>(value: &Val<'a>, name: &str) -> Result<Option<Val<'a>>, 
     if value.is_list() {
         return Err(EvalError::no_such_overload("_._", std::slice::from_ref(value)));
     }
-    Ok(compare::field(value, name))
+    Ok(comparison::field(value, name))
 }
 
 /// What a value has at an index or under a key. What is neither list nor map has nothing.
@@ -85,7 +85,7 @@ pub(crate) fn find<'a>(meter: &Meter, value: &Val<'a>, key: &Val<'a>) -> Result<
         return Ok(index.and_then(|index| value.item(index)));
     }
     match value {
-        Val::JsonMap(_) | Val::Map(_) => compare::looked_up(meter, value, key),
+        Val::JsonMap(_) | Val::Map(_) => comparison::looked_up(meter, value, key),
         _ => Err(Key::from_value(key).map_or_else(mismatch, |key| EvalError::no_such_key(&key.text()))),
     }
 }
