@@ -19,6 +19,7 @@
 
 mod authorizer;
 mod check;
+mod cost;
 mod error;
 mod library;
 mod machine;

@@ -6,4 +6,4 @@ mod evaluator;
 mod lookup;
 
 pub use activation::Activation;
-pub(crate) use evaluator::{Machine, map_key};
+pub(crate) use evaluator::Machine;

@@ -6,7 +6,10 @@
 use std::cell::{Cell, RefCell};
 
 use crate::error::EvalError;
-use crate::regex::pattern::PatternCache;
+use crate::regex::PatternCache;
+
+/// What an item of a list counts, in bytes.
+pub(crate) const ITEM_BYTES: usize = 32;
 
 /// Bytes of bulk work (comparing, searching, copying) that count as one tick.
 const BYTES_PER_TICK: usize = 64;
@@ -168,6 +171,6 @@ impl Meter {
 
     /// Counts a list of `items` about to be allocated.
     pub(crate) fn produce_items(&self, items: usize) -> Result<(), EvalError> {
-        self.produce(items.saturating_mul(crate::value::ITEM_BYTES))
+        self.produce(items.saturating_mul(ITEM_BYTES))
     }
 }

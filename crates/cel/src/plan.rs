@@ -4,4 +4,4 @@ pub(crate) mod compiler;
 mod node;
 pub(crate) mod price;
 
-pub(crate) use node::{Comprehension, Element, Entry, Field, Kind, Node, Operator};
+pub(crate) use node::{Comprehension, Element, Entry, Field, Node};

@@ -8,11 +8,12 @@ use cel::common::ast::{
 };
 
 use crate::check::cel_type::{FieldLookup, Type};
+use crate::check::faults::{mismatch, undeclared, undefined, unresolved};
 use crate::check::lint::Lint;
 use crate::check::signatures::{Overload, overloads};
-use crate::check::type_named;
+use crate::check::type_names::type_named;
 use crate::check::unification::Bindings;
-use crate::regex::pattern::LiteralPatterns;
+use crate::regex::LiteralPatterns;
 use crate::scope::{QUALIFIERS, Scope, VARIABLES};
 use crate::syntax::{Fault, FaultKind};
 
@@ -495,23 +496,6 @@ fn of_literal(literal: &LiteralValue) -> Type {
         LiteralValue::String(_) => Type::String,
         LiteralValue::Bytes(_) => Type::Bytes,
     }
-}
-
-pub(super) fn mismatch(node: u64, expected: &Type, found: &Type) -> Fault {
-    let (expected, found) = (expected.message_text(), found.message_text());
-    Fault { node, message: format!("expected type '{expected}' but found '{found}'"), kind: FaultKind::Node }
-}
-
-fn undeclared(name: &str) -> String {
-    format!("undeclared reference to '{name}' (in container '')")
-}
-
-fn undefined(field: &str) -> String {
-    format!("undefined field '{field}'")
-}
-
-fn unresolved(name: &str) -> String {
-    format!("unexpected failed resolution of '{name}'")
 }
 
 /// `a.b.c` as a name, if it begins with one of `roots`, or with any when there are none.

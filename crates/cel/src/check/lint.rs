@@ -8,17 +8,14 @@ use std::collections::HashMap;
 use cel::common::ast::{CallExpr, EntryExpr, Expr, IdedEntryExpr, IdedExpr, LiteralValue};
 
 use crate::check::cel_type::Type;
-use crate::check::checker::mismatch;
+use crate::check::constants::{LIMITS, constant};
+use crate::check::faults::mismatch;
 use crate::check::format_clauses;
 use crate::check::unification::Bindings;
 use crate::library;
-use crate::meter::{Limits, Meter};
-use crate::plan::compiler::constant;
-use crate::regex::pattern::{LiteralError, LiteralPatterns};
+use crate::meter::Meter;
+use crate::regex::{LiteralError, LiteralPatterns};
 use crate::syntax::Fault;
-
-/// What converting one constant may cost.
-pub(crate) const LIMITS: Limits = Limits { cost: 10_000, ticks: 10_000, bytes: 64 << 10 };
 
 /// What is to be looked at once all types are known.
 #[derive(Debug, Default)]

@@ -7,7 +7,8 @@ use std::collections::HashMap;
 use std::sync::{Arc, LazyLock};
 
 use crate::check::cel_type::Type;
-use crate::check::declarations::{FIELDLESS, OPAQUE, TABLE};
+use crate::check::declarations::TABLE;
+use crate::check::type_names::named;
 
 /// One way to call a function. Type parameters are variables numbered from 0.
 #[derive(Debug)]
@@ -123,14 +124,6 @@ impl Reader {
         });
         Type::Variable(u32::try_from(number).unwrap_or(u32::MAX))
     }
-}
-
-/// A type of Kubernetes' libraries.
-pub(crate) fn named(name: &str) -> Option<Type> {
-    if let Some(name) = OPAQUE.iter().find(|opaque| **opaque == name) {
-        return Some(Type::Opaque(name));
-    }
-    FIELDLESS.contains(&name).then(|| Type::hidden(name))
 }
 
 #[cfg(test)]

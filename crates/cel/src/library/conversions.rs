@@ -4,11 +4,11 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use crate::error::EvalError;
-use crate::library::temporal;
-use crate::library::{Function, Outcome};
+use crate::library::function::Function;
 use crate::meter::Meter;
-use crate::value::Val;
-use crate::value::comparison::truncate;
+use crate::value::number::truncate;
+use crate::value::temporal;
+use crate::value::{Outcome, Val};
 
 pub(crate) const FUNCTIONS: &[Function] = &[
     Function::global("int", 1, int),

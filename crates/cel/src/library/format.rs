@@ -4,10 +4,10 @@ use std::fmt::Write as _;
 
 use crate::error::{EvalError, quoted};
 use crate::library::conversions;
-use crate::library::temporal;
-use crate::library::{Function, Outcome};
+use crate::library::function::Function;
 use crate::meter::Meter;
-use crate::value::{Key, List, MAX_NESTING, Val};
+use crate::value::temporal;
+use crate::value::{Key, List, MAX_NESTING, Outcome, Val};
 
 pub(crate) const FUNCTIONS: &[Function] = &[Function::member("format", 2, format)];
 

@@ -2,14 +2,12 @@
 
 use std::cmp::Ordering;
 
-use crate::check::Type;
 use crate::error::EvalError;
-use crate::library::{Function, Outcome};
+use crate::library::function::Function;
 use crate::meter::Meter;
-use crate::plan::Operator;
 use crate::value::arithmetic;
 use crate::value::comparison;
-use crate::value::{List, Val};
+use crate::value::{List, Operator, Outcome, Val};
 
 /// Longest list that `lists.range` makes.
 const MAX_RANGE: i64 = 100_000;
@@ -87,17 +85,11 @@ fn is_sorted<'a>(meter: &Meter, arguments: &[Val<'a>]) -> Outcome<'a> {
 }
 
 /// `sum` of a list whose items are known to be of another type than `int`, which shows when it is empty.
-pub(crate) fn sum_of(items: &Type) -> Option<&'static Function> {
-    static UINTS: Function = Function::member("sum", 1, |meter, a| sum(meter, a, Val::Uint(0)));
-    static DOUBLES: Function = Function::member("sum", 1, |meter, a| sum(meter, a, Val::Double(0.0)));
-    static DURATIONS: Function = Function::member("sum", 1, |meter, a| sum(meter, a, Val::Duration(0)));
-    match items {
-        Type::Uint => Some(&UINTS),
-        Type::Double => Some(&DOUBLES),
-        Type::Duration => Some(&DURATIONS),
-        _ => None,
-    }
-}
+pub(crate) static SUM_OF_UINTS: Function = Function::member("sum", 1, |meter, a| sum(meter, a, Val::Uint(0)));
+pub(crate) static SUM_OF_DOUBLES: Function =
+    Function::member("sum", 1, |meter, a| sum(meter, a, Val::Double(0.0)));
+pub(crate) static SUM_OF_DURATIONS: Function =
+    Function::member("sum", 1, |meter, a| sum(meter, a, Val::Duration(0)));
 
 fn sum<'a>(meter: &Meter, arguments: &[Val<'a>], zero: Val<'a>) -> Outcome<'a> {
     let items = only_list("sum", arguments)?;

@@ -1,11 +1,11 @@
 //! Optional values.
 
 use crate::error::EvalError;
-use crate::library::temporal;
-use crate::library::{Function, Outcome};
+use crate::library::function::Function;
 use crate::meter::Meter;
 use crate::value::comparison;
-use crate::value::{Key, Val};
+use crate::value::temporal;
+use crate::value::{Key, Outcome, Val};
 
 pub(crate) const FUNCTIONS: &[Function] = &[
     Function::global("optional.of", 1, |_, arguments| match arguments {

@@ -1,10 +1,10 @@
 //! The sets library: lists taken as sets.
 
 use crate::error::EvalError;
-use crate::library::{Function, Outcome};
+use crate::library::function::Function;
 use crate::meter::Meter;
 use crate::value::comparison;
-use crate::value::{List, Val};
+use crate::value::{List, Outcome, Val};
 
 pub(crate) const FUNCTIONS: &[Function] = &[
     Function::global("sets.contains", 2, |meter, arguments| {

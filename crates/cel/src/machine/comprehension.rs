@@ -2,14 +2,15 @@
 
 use sallyport_document::{Entries, Items};
 
+use crate::check::Kind;
+use crate::cost::{LIST, UNIT};
 use crate::error::EvalError;
-use crate::library::Outcome;
 use crate::library::lists;
-use crate::machine::{Machine, map_key};
+use crate::machine::Machine;
 use crate::meter::Meter;
-use crate::plan::price::{LIST, Price, UNIT};
-use crate::plan::{Comprehension, Kind, Node};
-use crate::value::{Key, Text, Val};
+use crate::plan::price::Price;
+use crate::plan::{Comprehension, Node};
+use crate::value::{Key, Outcome, Text, Val};
 
 /// Entries of an object whose keys are sorted each time they are gone through, at most.
 const MAX_UNSORTED: usize = 32;
@@ -246,7 +247,7 @@ impl<'a> Machine<'_, 'a> {
                 let value = self.evaluate(body)?;
                 self.meter().produce_items(2)?;
                 if let Some(key) = with {
-                    gathered.entries.push((map_key(&key)?, value));
+                    gathered.entries.push((Key::to_insert(&key)?, value));
                 }
             }
             Kind::MapEntries => {
@@ -272,7 +273,7 @@ impl<'a> Machine<'_, 'a> {
         while let Some((key, value)) = entries.next() {
             self.meter().tick(1)?;
             self.meter().produce_items(2)?;
-            gathered.entries.push((map_key(&key)?, value));
+            gathered.entries.push((Key::to_insert(&key)?, value));
         }
         Ok(())
     }

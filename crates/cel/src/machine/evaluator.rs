@@ -6,22 +6,22 @@
 use std::cmp::Ordering;
 use std::sync::Arc;
 
+use crate::cost::{self, UNIT};
 use crate::error::EvalError;
-use crate::library::{Function, MAX_ARGUMENTS, Outcome};
+use crate::library::{Function, MAX_ARGUMENTS, PatternUse, regexes};
 use crate::machine::Activation;
 use crate::machine::lookup::Found;
 use crate::meter::Meter;
-use crate::plan::price::{self, Price, UNIT};
-use crate::plan::{Element, Entry, Field, Node, Operator};
-use crate::regex::pattern::{self, Pattern, PatternUse};
+use crate::plan::price::{self, Price};
+use crate::plan::{Element, Entry, Field, Node};
+use crate::regex::Pattern;
 use crate::scope::Slot;
 use crate::value::arithmetic;
 use crate::value::comparison;
-use crate::value::{Key, Val};
+use crate::value::{Key, Operator, Outcome, Val};
 
 /// Deepest nesting of steps, those of definitions included: in a debug build 2 MiB of stack hold twice as many.
 const MAX_DEPTH: usize = 256;
-
 /// What an error counts that a call gives: its text is made although nobody may ever read it.
 const ERROR_TICKS: u64 = 64;
 
@@ -369,7 +369,7 @@ impl<'e, 'a> Machine<'e, 'a> {
 
     #[inline(never)]
     fn list(&mut self, elements: &[Element]) -> Outcome<'a> {
-        self.charge(price::LIST)?;
+        self.charge(cost::LIST)?;
         self.meter().produce_items(elements.len())?;
         let mut items = Vec::with_capacity(elements.len());
         for element in elements {
@@ -381,13 +381,13 @@ impl<'e, 'a> Machine<'e, 'a> {
 
     #[inline(never)]
     fn map(&mut self, literal: &[Entry]) -> Outcome<'a> {
-        self.charge(price::MAP)?;
+        self.charge(cost::MAP)?;
         self.meter().produce_items(2 * literal.len())?;
         let mut entries = Vec::with_capacity(literal.len());
         for entry in literal {
             let key = self.evaluate(&entry.key)?;
             let value = self.evaluate(&entry.value)?;
-            let key = map_key(&key)?;
+            let key = Key::to_insert(&key)?;
             entries.extend(present(value, entry.optional)?.map(|value| (key, value)));
         }
         Val::map(self.meter(), entries)
@@ -395,7 +395,7 @@ impl<'e, 'a> Machine<'e, 'a> {
 
     #[inline(never)]
     fn structure(&mut self, type_name: &Arc<str>, literal: &[Field]) -> Outcome<'a> {
-        self.charge(price::STRUCT)?;
+        self.charge(cost::STRUCT)?;
         self.meter().produce_items(2 * literal.len())?;
         let mut fields = Vec::with_capacity(literal.len());
         for field in literal {
@@ -450,10 +450,10 @@ impl<'e, 'a> Machine<'e, 'a> {
         }
         let values = values.get(..arguments.len()).unwrap_or_default();
         self.charge(match price {
-            Price::Pattern => price::matched(values.first().map_or(1, price::size), pattern.cost()),
+            Price::Pattern => cost::matched(values.first().map_or(1, price::size), pattern.cost()),
             _ => UNIT,
         })?;
-        pattern::apply(self.meter(), usage, pattern, values)
+        regexes::apply(self.meter(), usage, pattern, values)
     }
 
     /// The API server makes it of a conditional: the optional is evaluated to see whether there is something in
@@ -496,13 +496,5 @@ fn present(value: Val<'_>, optional: bool) -> Result<Option<Val<'_>>, EvalError>
         value if !optional => Ok(Some(value)),
         Val::Optional(optional) => Ok(optional.map(|optional| optional.value.clone())),
         other => Err(EvalError::conversion(other.type_name(), "optional_type")),
-    }
-}
-
-/// A key of a map that is being made; doubles are refused here although they find the key they equal.
-pub(crate) fn map_key<'a>(key: &Val<'a>) -> Result<Key<'a>, EvalError> {
-    match Key::from_value(key) {
-        Some(found) if !matches!(key, Val::Double(_)) => Ok(found),
-        _ => Err(EvalError::invalid("map", format!("unsupported key type: {}", key.type_name()))),
     }
 }

@@ -3,13 +3,12 @@
 //! What an optional holds is passed on by itself along a chain such as `o.?a.b.orValue(1)`, and becomes an optional
 //! only for those who ask for one.
 
+use crate::cost::UNIT;
 use crate::error::EvalError;
-use crate::library::Outcome;
 use crate::library::optionals;
 use crate::machine::Machine;
 use crate::plan::Node;
-use crate::plan::price::UNIT;
-use crate::value::{Key, Val};
+use crate::value::{Key, Outcome, Val};
 
 /// Fields of a chain that are gone through at once.
 const MAX_STEPS: usize = 8;

@@ -10,17 +10,17 @@ use cel::common::ast::{
     CallExpr, ComprehensionExpr, EntryExpr, Expr, IdedEntryExpr, IdedExpr, ListExpr, LiteralValue, operators,
 };
 
-use crate::check::{LIMITS, Overload, Overloads, qualified, type_named};
+use crate::check::{Kind, LIMITS, Overload, Overloads, Type, constant, qualified, type_named};
+use crate::cost::UNIT;
 use crate::library::lists;
-use crate::library::{self, MAX_ARGUMENTS};
-use crate::machine::map_key;
+use crate::library::{self, Function, MAX_ARGUMENTS, PatternUse};
 use crate::meter::Meter;
-use crate::plan::price::{self, Price, UNIT};
-use crate::plan::{Comprehension, Element, Entry, Field, Kind, Node, Operator};
-use crate::regex::pattern::{LiteralPatterns, PatternUse};
+use crate::plan::node::{Comprehension, Element, Entry, Field, Node};
+use crate::plan::price::{self, Price};
+use crate::regex::LiteralPatterns;
 use crate::scope::{QUALIFIERS, Scope, VARIABLES};
 use crate::syntax::{Fault, FaultKind};
-use crate::value::{Key, Text, Val};
+use crate::value::{Key, Operator, Val};
 
 type Compiled<T = Node> = Result<T, Fault>;
 
@@ -309,7 +309,7 @@ impl Compiler<'_> {
         }
         let overload = self.overload(expr);
         let price = Price::of(name, target.is_some(), overload);
-        let typed = overload.filter(|_| name == "sum").and_then(|overload| lists::sum_of(&overload.result));
+        let typed = overload.filter(|_| name == "sum").and_then(|overload| sum_of(&overload.result));
         Ok(Node::Call(typed.unwrap_or(function), price, nodes))
     }
 
@@ -347,7 +347,7 @@ impl Compiler<'_> {
             .iter()
             .map(|entry| match (&entry.key, &entry.value) {
                 (Node::Constant(key), Node::Constant(value)) if !entry.optional => {
-                    Some((map_key(key).ok()?, value.clone()))
+                    Some((Key::to_insert(key).ok()?, value.clone()))
                 }
                 _ => None,
             })
@@ -457,6 +457,16 @@ impl Compiler<'_> {
     }
 }
 
+/// `sum` of a list whose items are known to be of another type than `int`.
+fn sum_of(items: &Type) -> Option<&'static Function> {
+    match items {
+        Type::Uint => Some(&lists::SUM_OF_UINTS),
+        Type::Double => Some(&lists::SUM_OF_DOUBLES),
+        Type::Duration => Some(&lists::SUM_OF_DURATIONS),
+        _ => None,
+    }
+}
+
 /// Whether `in` such a literal list is looked up in a set made beforehand.
 fn is_plain(list: &Val<'_>) -> bool {
     list.as_list().is_some_and(|items| {
@@ -488,18 +498,5 @@ fn only_item(list: &IdedExpr) -> Option<&IdedExpr> {
     match &list.expr {
         Expr::List(list) => list.elements.first(),
         _ => None,
-    }
-}
-
-pub(crate) fn constant(literal: &LiteralValue) -> Val<'static> {
-    match literal {
-        LiteralValue::Null => Val::Null,
-        LiteralValue::Boolean(value) => Val::Bool(*value.inner()),
-        LiteralValue::Int(value) => Val::Int(*value.inner()),
-        LiteralValue::UInt(value) => Val::Uint(*value.inner()),
-        LiteralValue::Double(value) => Val::Double(*value.inner()),
-        LiteralValue::String(text) if text.inner().is_empty() => Val::Str(Text::Borrowed("")),
-        LiteralValue::String(text) => Val::Str(Text::Shared(text.inner().into())),
-        LiteralValue::Bytes(bytes) => Val::Bytes(bytes.inner().into()),
     }
 }
