@@ -34,12 +34,12 @@ mod value;
 pub use authorizer::{
     Attributes, Authorizer, AuthorizerRule, AuthorizerTable, Decision, Resource, Target, User,
 };
-pub use check::{Structure, Type};
+pub use check::{Slot, Structure, Type};
 pub use error::{CompileError, EvalError, Mismatch, Problem, Refusal, Unconvertible};
 pub use machine::Activation;
 pub use meter::{Budget, Limits};
 pub use program::Program;
-pub use scope::{Scope, Slot};
+pub use scope::Scope;
 pub use syntax::{MAX_DEPTH, MAX_SOURCE_BYTES};
 pub use value::quantity::check_quantity;
 pub use value::{Value, View};

@@ -10,11 +10,11 @@ use cel::common::ast::{
 use crate::check::cel_type::{FieldLookup, Type};
 use crate::check::faults::{mismatch, undeclared, undefined, unresolved};
 use crate::check::lint::Lint;
+use crate::check::names::{Names, QUALIFIERS, VARIABLES};
 use crate::check::signatures::{Overload, overloads};
 use crate::check::type_names::type_named;
 use crate::check::unification::Bindings;
 use crate::regex::LiteralPatterns;
-use crate::scope::{QUALIFIERS, Scope, VARIABLES};
 use crate::syntax::{Fault, FaultKind};
 
 /// Most errors told of one expression.
@@ -33,7 +33,7 @@ pub(crate) struct Checked {
 }
 
 /// The type of an expression's result, or all that is wrong with it.
-pub(crate) fn check(tree: &IdedExpr, scope: &Scope) -> Result<Checked, Vec<Fault>> {
+pub(crate) fn check(tree: &IdedExpr, scope: &Names) -> Result<Checked, Vec<Fault>> {
     let (bindings, faults, lint) = (Bindings::new(), Vec::new(), Lint::default());
     let mut checker =
         Checker { scope, locals: Vec::new(), bindings, overloads: Overloads::new(), faults, lint };
@@ -52,7 +52,7 @@ pub(crate) fn check(tree: &IdedExpr, scope: &Scope) -> Result<Checked, Vec<Fault
 }
 
 pub(super) struct Checker<'t> {
-    scope: &'t Scope,
+    scope: &'t Names,
     /// Variables of the macros around, innermost last.
     locals: Vec<(&'t str, Type)>,
     pub(super) bindings: Bindings,

@@ -6,7 +6,7 @@ use crate::check::Kind;
 use crate::cost::{LIST, UNIT};
 use crate::error::EvalError;
 use crate::library::lists;
-use crate::machine::Machine;
+use crate::machine::state::Machine;
 use crate::meter::Meter;
 use crate::plan::price::Price;
 use crate::plan::{Comprehension, Node};

@@ -9,93 +9,32 @@ use std::sync::Arc;
 use crate::cost::{self, UNIT};
 use crate::error::EvalError;
 use crate::library::{Function, MAX_ARGUMENTS, PatternUse, regexes};
-use crate::machine::Activation;
-use crate::machine::lookup::Found;
-use crate::meter::Meter;
+use crate::machine::activation::Activation;
+use crate::machine::found::Found;
+use crate::machine::state::{Deferred, Machine};
 use crate::plan::price::{self, Price};
 use crate::plan::{Element, Entry, Field, Node};
 use crate::regex::Pattern;
-use crate::scope::Slot;
 use crate::value::arithmetic;
 use crate::value::comparison;
 use crate::value::{Key, Operator, Outcome, Val};
 
-/// Deepest nesting of steps, those of definitions included: in a debug build 2 MiB of stack hold twice as many.
-const MAX_DEPTH: usize = 256;
 /// What an error counts that a call gives: its text is made although nobody may ever read it.
 const ERROR_TICKS: u64 = 64;
 
-pub(crate) struct Machine<'e, 'a> {
-    activation: &'e Activation<'a>,
-    /// Variables of the comprehensions under way.
-    pub(crate) locals: Vec<Val<'a>>,
-    /// Where the locals of the program at hand begin.
-    first_local: usize,
-    depth: usize,
-    deferred: Vec<Deferred>,
-    /// What deferred costs of locals that are still there have come to.
-    deferred_cost: u64,
+/// Runs a plan over the values of an activation.
+pub(crate) fn evaluate<'a>(activation: &Activation<'a>, plan: &Node) -> Outcome<'a> {
+    let mut machine = Machine::new(activation);
+    let result = machine.evaluate(plan);
+    activation.give_locals(machine.locals);
+    result
 }
 
-/// What the first use of a local costs.
-struct Deferred {
-    local: usize,
-    cost: u64,
-}
-
-impl<'e, 'a> Machine<'e, 'a> {
-    pub(crate) fn run(activation: &'e Activation<'a>, plan: &Node) -> Outcome<'a> {
-        let mut machine = Self {
-            activation,
-            locals: activation.take_locals(),
-            first_local: 0,
-            depth: 0,
-            deferred: Vec::new(),
-            deferred_cost: 0,
-        };
-        let result = machine.evaluate(plan);
-        activation.give_locals(machine.locals);
-        result
-    }
-
-    pub(crate) fn meter(&self) -> &'e Meter {
-        &self.activation.meter
-    }
-
+impl<'a> Machine<'_, 'a> {
     pub(crate) fn evaluate(&mut self, node: &Node) -> Outcome<'a> {
         self.enter()?;
         let result = self.step(node);
         self.leave();
-        result
-    }
-
-    /// Counts a step, and its depth until it is left.
-    pub(crate) fn enter(&mut self) -> Result<(), EvalError> {
-        if self.depth >= MAX_DEPTH {
-            return Err(EvalError::TooDeep);
-        }
-        self.meter().tick(1)?;
-        self.depth += 1;
-        Ok(())
-    }
-
-    pub(crate) fn leave(&mut self) {
-        self.depth -= 1;
-    }
-
-    /// Runs something that is so many steps deeper, which count too.
-    pub(crate) fn deeper<T>(
-        &mut self,
-        steps: usize,
-        run: impl FnOnce(&mut Self) -> Result<T, EvalError>,
-    ) -> Result<T, EvalError> {
-        if self.depth + steps >= MAX_DEPTH {
-            return Err(EvalError::TooDeep);
-        }
-        self.meter().tick(steps as u64)?;
-        self.depth += steps;
-        let result = run(self);
-        self.depth -= steps;
         result
     }
 
@@ -134,35 +73,6 @@ impl<'e, 'a> Machine<'e, 'a> {
         }
     }
 
-    pub(crate) fn charge(&self, cost: u64) -> Result<(), EvalError> {
-        self.activation.meter.charge(cost)
-    }
-
-    fn variable(&self, slot: Slot, cost: u64) -> Outcome<'a> {
-        self.charge(cost)?;
-        self.activation.variable(slot)
-    }
-
-    fn local(&mut self, index: usize, cost: u64) -> Outcome<'a> {
-        let index = self.first_local + index;
-        if !self.deferred.is_empty() {
-            self.pay_deferred(index)?;
-        }
-        self.charge(cost)?;
-        self.locals.get(index).cloned().ok_or_else(|| EvalError::Unbound(String::new()))
-    }
-
-    /// Counts what a local costs when it is first used.
-    #[cold]
-    fn pay_deferred(&mut self, index: usize) -> Result<(), EvalError> {
-        let Some(found) = self.deferred.iter().position(|deferred| deferred.local == index) else {
-            return Ok(());
-        };
-        let cost = self.deferred.swap_remove(found).cost;
-        self.deferred_cost = self.deferred_cost.saturating_add(cost);
-        self.charge(cost)
-    }
-
     #[inline(never)]
     fn definition(&mut self, index: usize, cost: u64) -> Outcome<'a> {
         self.charge(cost)?;
@@ -170,12 +80,12 @@ impl<'e, 'a> Machine<'e, 'a> {
             return cached;
         }
         let activation = self.activation;
-        let Some(definition) = activation.scope.names.definitions.get(index) else {
+        let Some(definition) = activation.scope.definitions().get(index) else {
             return Err(EvalError::Unbound("variables".to_owned()));
         };
         let (first_local, length) = (self.first_local, self.locals.len());
         self.first_local = length;
-        let result = activation.meter.apart(|| self.evaluate(definition.program.plan()));
+        let result = activation.meter.apart(|| self.evaluate(&definition.expression.plan));
         self.locals.truncate(length);
         self.first_local = first_local;
         let result = result.map_err(|source| EvalError::Definition {

@@ -10,7 +10,9 @@ use cel::common::ast::{
     CallExpr, ComprehensionExpr, EntryExpr, Expr, IdedEntryExpr, IdedExpr, ListExpr, LiteralValue, operators,
 };
 
-use crate::check::{Kind, LIMITS, Overload, Overloads, Type, constant, qualified, type_named};
+use crate::check::{
+    Kind, LIMITS, Names, Overload, Overloads, QUALIFIERS, Type, VARIABLES, constant, qualified, type_named,
+};
 use crate::cost::UNIT;
 use crate::library::lists;
 use crate::library::{self, Function, MAX_ARGUMENTS, PatternUse};
@@ -18,7 +20,6 @@ use crate::meter::Meter;
 use crate::plan::node::{Comprehension, Element, Entry, Field, Node};
 use crate::plan::price::{self, Price};
 use crate::regex::LiteralPatterns;
-use crate::scope::{QUALIFIERS, Scope, VARIABLES};
 use crate::syntax::{Fault, FaultKind};
 use crate::value::{Key, Operator, Val};
 
@@ -33,7 +34,7 @@ const CONVERSIONS: &[&str] =
 /// too.
 pub(crate) fn compile(
     tree: &IdedExpr,
-    scope: &Scope,
+    scope: &Names,
     overloads: Overloads,
     patterns: LiteralPatterns,
 ) -> Compiled<(Node, BTreeSet<Arc<str>>)> {
@@ -43,7 +44,7 @@ pub(crate) fn compile(
 }
 
 struct Compiler<'s> {
-    scope: &'s Scope,
+    scope: &'s Names,
     overloads: Overloads,
     /// Variables of the macros around, innermost last.
     locals: Vec<String>,
@@ -110,7 +111,7 @@ impl Compiler<'_> {
             let Some((index, definition)) = self.scope.definition(field) else {
                 return Err(Fault::new(expr, format!("undefined field '{field}'")));
             };
-            self.uses.extend(definition.program.used().iter().cloned());
+            self.uses.extend(definition.uses.iter().cloned());
             return Ok(if test { Node::HasDefinition(index) } else { Node::Definition(index, 2 * UNIT) });
         }
         if !test && let Some(name) = qualified(operand, field, QUALIFIERS) {
