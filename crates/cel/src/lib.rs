@@ -1,5 +1,8 @@
 //! Kubernetes' CEL, evaluated over borrowed JSON.
 //!
+//! Start with [`Program`]: a [`Scope`] says which names an expression may use, [`Program::compile`] checks and compiles
+//! it, an [`Activation`] binds the names to values, and [`Program::evaluate`] gives a [`Value`].
+//!
 //! The `cel` crate gives the parser and the syntax tree and nothing else. What it parsed is compiled into a
 //! small plan (names resolved to slots, literal regular expressions compiled, macros recognised) and the plan
 //! is run by an evaluator of our own, because the library's evaluator bounds neither depth, nor time, nor
@@ -7,7 +10,7 @@
 //!
 //! ```text
 //! source ──syntax──▶ tree ──check──▶ tree ──compile──▶ plan ──machine──▶ Value
-//!          (bounded: length, depth)  (bounded: steps)          (bounded: ticks, bytes, depth)
+//!          (bounded: length, depth)  (bounded: steps)          (bounded: steps, bytes, depth)
 //! ```
 //!
 //! The invariant: whatever the expression and whatever the object, compiling and evaluating end soon, with a

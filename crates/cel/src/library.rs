@@ -38,7 +38,7 @@ const LIBRARIES: &[&[Function]] = &[
 ];
 
 /// What a call of `name` with `arity` arguments (receiver counted) means, or what to tell the user.
-pub(crate) fn find(name: &str, member: bool, arity: usize) -> Result<&'static Function, String> {
+pub(crate) fn find_function(name: &str, member: bool, arity: usize) -> Result<&'static Function, String> {
     let mut known = false;
     for function in LIBRARIES.iter().copied().flatten().filter(|function| function.name == name) {
         if function.takes(member) && function.arity == arity {
@@ -57,11 +57,11 @@ pub(crate) fn find(name: &str, member: bool, arity: usize) -> Result<&'static Fu
 
 /// Every function of every library.
 #[cfg(test)]
-pub(crate) fn all() -> impl Iterator<Item = &'static Function> {
+pub(crate) fn functions() -> impl Iterator<Item = &'static Function> {
     LIBRARIES.iter().copied().flatten()
 }
 
 /// Whether any library has a function of this name, such as `sets.contains`.
-pub(crate) fn is_known(name: &str) -> bool {
+pub(crate) fn has_function(name: &str) -> bool {
     LIBRARIES.iter().copied().flatten().any(|function| function.name == name)
 }

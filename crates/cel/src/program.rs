@@ -11,6 +11,23 @@ use crate::syntax;
 use crate::value::Value;
 
 /// A compiled expression. Cheap to clone, and good for any number of evaluations in any thread.
+///
+/// ```
+/// use sallyport_cel::{Activation, Limits, Program, Scope, Value};
+/// use sallyport_document::Document;
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let mut scope = Scope::new(&["object"]);
+/// scope.define("replicas", Program::compile("object.spec.replicas", &scope)?);
+/// let program = Program::compile("variables.replicas <= 3", &scope)?;
+///
+/// let object = Document::parse(br#"{"spec": {"replicas": 2}}"#)?;
+/// let mut activation = Activation::new(&scope, Limits::default());
+/// activation.bind("object", Value::from(&object));
+/// assert_eq!(program.evaluate(&activation)?.as_bool(), Some(true));
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug)]
 pub struct Program {
     expression: Arc<CompiledExpression>,

@@ -6,7 +6,7 @@ use crate::meter::Limits;
 use crate::value::{Text, Val};
 
 /// What converting one constant may cost.
-pub(crate) const LIMITS: Limits = Limits { cost: 10_000, ticks: 10_000, bytes: 64 << 10 };
+pub(crate) const LIMITS: Limits = Limits { cost: 10_000, steps: 10_000, bytes: 64 << 10 };
 
 pub(crate) fn constant(literal: &LiteralValue) -> Val<'static> {
     match literal {

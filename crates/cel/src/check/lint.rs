@@ -138,7 +138,7 @@ fn pattern(argument: &IdedExpr, patterns: &mut LiteralPatterns, faults: &mut Vec
 
 fn convertible(name: &str, argument: &IdedExpr, faults: &mut Vec<Fault>) {
     let Expr::Literal(literal) = &argument.expr else { return };
-    let Ok(function) = library::find(name, false, 1) else { return };
+    let Ok(function) = library::find_function(name, false, 1) else { return };
     if (function.body)(&Meter::new(LIMITS), &[constant(literal)]).is_err() {
         faults.push(Fault::new(argument, format!("invalid {name} argument")));
     }

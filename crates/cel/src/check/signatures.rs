@@ -149,7 +149,7 @@ mod tests {
     /// Whatever the evaluator can do may be called, and operators are the only others that are declared.
     #[test]
     fn every_function_of_the_evaluator_is_declared() {
-        for function in crate::library::all() {
+        for function in crate::library::functions() {
             let declared = overloads(function.name).unwrap_or_default();
             assert!(
                 declared.iter().any(|overload| overload.arguments.len() == function.arity),

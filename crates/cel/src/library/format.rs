@@ -49,7 +49,7 @@ impl<'a> Formatter<'_, 'a> {
     }
 
     fn push(&mut self, text: &str) -> Result<(), EvalError> {
-        self.meter.tick(1)?;
+        self.meter.count_steps(1)?;
         self.meter.produce(text.len())?;
         self.out.push_str(text);
         Ok(())

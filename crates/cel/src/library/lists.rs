@@ -60,7 +60,7 @@ fn order<'a>(
     left: &Val<'a>,
     right: &Val<'a>,
 ) -> Result<Option<Ordering>, EvalError> {
-    meter.tick(1)?;
+    meter.count_steps(1)?;
     match comparison::partial_order(meter, name, left, right) {
         Err(EvalError::NoSuchOverload(_)) => Ok(None),
         other => other,
@@ -95,7 +95,7 @@ fn sum<'a>(meter: &Meter, arguments: &[Val<'a>], zero: Val<'a>) -> Outcome<'a> {
     let items = only_list("sum", arguments)?;
     let mut total: Option<Val<'a>> = None;
     for item in items.iter() {
-        meter.tick(1)?;
+        meter.count_steps(1)?;
         if !matches!(item, Val::Int(_) | Val::Uint(_) | Val::Double(_) | Val::Duration(_)) {
             return Err(EvalError::no_such_overload("sum", arguments));
         }
@@ -115,7 +115,7 @@ fn extreme<'a>(name: &'static str, wanted: Ordering, meter: &Meter, arguments: &
     let items = only_list(name, arguments)?;
     let mut found: Option<Val<'a>> = None;
     for item in items.iter() {
-        meter.tick(1)?;
+        meter.count_steps(1)?;
         if !is_ordered(&item) {
             return Err(EvalError::no_such_overload(name, arguments));
         }
@@ -175,7 +175,7 @@ fn flatten<'a>(meter: &Meter, arguments: &[Val<'a>]) -> Outcome<'a> {
     // Lists being taken apart: the items, the next index, and how many levels may still be opened.
     let mut open = vec![(list.as_list().ok_or_else(mismatch)?, 0, depth)];
     while let Some((items, next, levels)) = open.last_mut() {
-        meter.tick(1)?;
+        meter.count_steps(1)?;
         let Some(item) = items.get(*next) else {
             open.pop();
             continue;
@@ -229,7 +229,7 @@ fn sorted<'a>(meter: &Meter, name: &'static str, mut pairs: Vec<(Val<'a>, Val<'a
             Val::Bytes(bytes) => bytes.len(),
             _ => 0,
         };
-        meter.tick(rounds.saturating_mul(1 + (length / 64) as u64))?;
+        meter.count_steps(rounds.saturating_mul(1 + (length / 64) as u64))?;
     }
     if has_nan {
         sort_around_nan(meter, &mut pairs)?;

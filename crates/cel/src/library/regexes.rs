@@ -18,8 +18,8 @@ pub(crate) const FUNCTIONS: &[Function] = &[
 ];
 /// Steps that compiling a pattern counts: it takes up to some milliseconds, so that few are enough. Where upper and
 /// lower case are the same, wide sets take more, so many of their characters a step.
-const COMPILE_TICKS: u64 = 100_000;
-const FOLDED_PER_TICK: u64 = 16;
+const COMPILE_STEPS: u64 = 100_000;
+const FOLDED_PER_STEP: u64 = 16;
 /// How often the hash of a pattern made at run time, and comparing it, go through its text.
 const LOOK_UP_PASSES: usize = 4;
 
@@ -58,10 +58,10 @@ fn compiled(meter: &Meter, source: &str) -> Result<Arc<Pattern>, EvalError> {
     if let Some(pattern) = patterns.get(source) {
         return pattern;
     }
-    meter.tick(COMPILE_TICKS)?;
+    meter.count_steps(COMPILE_STEPS)?;
     let pattern = match translate(source) {
         Ok(translated) => {
-            meter.tick(translated.folded / FOLDED_PER_TICK)?;
+            meter.count_steps(translated.folded / FOLDED_PER_STEP)?;
             Pattern::build(source, &translated).map(Arc::new)
         }
         Err(error) => Err(error),
@@ -93,7 +93,7 @@ pub(crate) fn apply<'a>(
         [Val::Str(text), Val::Int(limit)] if usage == PatternUse::FindAll => (text, *limit),
         _ => return Err(EvalError::no_such_overload(usage.name(), arguments)),
     };
-    meter.tick(pattern.steps(text.len()))?;
+    meter.count_steps(pattern.steps(text.len()))?;
     match usage {
         PatternUse::Matches => Ok(Val::Bool(pattern.regex().is_match(text))),
         PatternUse::Find => {
@@ -104,7 +104,7 @@ pub(crate) fn apply<'a>(
             let limit = usize::try_from(limit).unwrap_or(usize::MAX);
             let mut all = Vec::new();
             for found in pattern.regex().find_iter(text).take(limit) {
-                meter.tick(pattern.match_steps(text.len().saturating_sub(found.end())))?;
+                meter.count_steps(pattern.match_steps(text.len().saturating_sub(found.end())))?;
                 meter.produce_items(1)?;
                 all.push(copy(meter, found.as_str())?);
             }

@@ -49,7 +49,7 @@ fn intersects<'a>(meter: &Meter, arguments: &[Val<'a>]) -> Outcome<'a> {
 
 fn has(meter: &Meter, items: &List<'_>, item: &Val<'_>) -> Result<bool, EvalError> {
     for candidate in items.iter() {
-        meter.tick(1)?;
+        meter.count_steps(1)?;
         if comparison::equal(meter, &candidate, item)? {
             return Ok(true);
         }

@@ -121,7 +121,7 @@ fn join<'a>(meter: &Meter, arguments: &[Val<'a>]) -> Outcome<'a> {
     let mut joined = String::new();
     for (index, item) in items.iter().enumerate() {
         let Val::Str(text) = item else { return Err(mismatch()) };
-        meter.tick(1)?;
+        meter.count_steps(1)?;
         meter.produce(text.len() + separator.len())?;
         if index > 0 {
             joined.push_str(separator);
@@ -145,7 +145,7 @@ fn replace<'a>(meter: &Meter, arguments: &[Val<'a>]) -> Outcome<'a> {
     // Counted before anything is copied: this is how a short expression grows a long string.
     meter.work(text.len())?;
     let places = text.matches(&**old).take(limit).count();
-    meter.tick(places as u64)?;
+    meter.count_steps(places as u64)?;
     meter.produce(text.len().saturating_add(places.saturating_mul(new.len())))?;
     Ok(Val::text(text.replacen(&**old, new, places)))
 }

@@ -69,11 +69,11 @@ fn timestamp<'a>(_: &Meter, arguments: &[Val<'a>]) -> Outcome<'a> {
 /// 10,000 of a zone.
 const CYCLE: Duration = Duration::days(146_097);
 const CYCLE_YEARS: i64 = 400;
-/// Ticks of looking a zone up, whether it is known or not.
-const ZONE_TICKS: u64 = 40;
+/// Steps of looking a zone up, whether it is known or not.
+const ZONE_STEPS: u64 = 40;
 
 fn get_in_zone<'a>(name: &'static str, meter: &Meter, arguments: &[Val<'a>]) -> Outcome<'a> {
-    meter.tick(ZONE_TICKS)?;
+    meter.count_steps(ZONE_STEPS)?;
     get(name, arguments)
 }
 

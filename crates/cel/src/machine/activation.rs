@@ -86,7 +86,7 @@ impl<'a> Activation<'a> {
 
     /// Takes what the last evaluation cost out of the budget, and counts its steps.
     pub(crate) fn pay(&self) -> Result<(), EvalError> {
-        let steps = self.limits.ticks.saturating_sub(self.meter.ticks_left());
+        let steps = self.limits.steps.saturating_sub(self.meter.steps_left());
         self.steps.set(self.steps.get().saturating_add(steps));
         let Some(mut budget) = self.budget.get() else { return Ok(()) };
         let paid = budget.take(self.cost().saturating_add(self.definitions_cost()));

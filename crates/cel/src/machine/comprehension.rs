@@ -34,7 +34,7 @@ impl<'r, 'a> Range<'r, 'a> {
                 // Those that have more are sorted when they are read.
                 if map.len() <= MAX_UNSORTED {
                     let keys: usize = map.members().map(|(key, _)| key.len()).sum();
-                    meter.tick(map.len() as u64)?;
+                    meter.count_steps(map.len() as u64)?;
                     meter.work(keys.saturating_mul(SORT_PASSES))?;
                 }
                 Self::Object(map.entries())
@@ -163,7 +163,7 @@ impl<'a> Machine<'_, 'a> {
         let by_key = range.by_key();
         let kind = comprehension.kind;
         while let Some((key, value)) = range.next() {
-            self.meter().tick(1)?;
+            self.meter().count_steps(1)?;
             self.locals.truncate(first);
             let with = match kind {
                 Kind::Sorted => Some(value.clone()),
@@ -271,7 +271,7 @@ impl<'a> Machine<'_, 'a> {
             _ => return Err(EvalError::no_such_overload("transformMapEntry", std::slice::from_ref(made))),
         };
         while let Some((key, value)) = entries.next() {
-            self.meter().tick(1)?;
+            self.meter().count_steps(1)?;
             self.meter().produce_items(2)?;
             gathered.entries.push((Key::to_insert(&key)?, value));
         }

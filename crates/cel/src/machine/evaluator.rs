@@ -20,7 +20,7 @@ use crate::value::comparison;
 use crate::value::{Key, Operator, Outcome, Val};
 
 /// What an error counts that a call gives: its text is made although nobody may ever read it.
-const ERROR_TICKS: u64 = 64;
+const ERROR_STEPS: u64 = 64;
 
 /// Runs a plan over the values of an activation.
 pub(crate) fn evaluate<'a>(activation: &Activation<'a>, plan: &Node) -> Outcome<'a> {
@@ -340,7 +340,7 @@ impl<'a> Machine<'_, 'a> {
             None => (function.body)(self.meter(), values),
         };
         if result.as_ref().is_err_and(|error| !error.is_limit()) {
-            self.meter().tick(ERROR_TICKS)?;
+            self.meter().count_steps(ERROR_STEPS)?;
         }
         price.charge(self.meter(), values, result.as_ref().ok())?;
         result

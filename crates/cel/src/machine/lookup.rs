@@ -60,13 +60,14 @@ impl<'a> Machine<'_, 'a> {
                 let found = object.get(field).ok_or_else(|| EvalError::no_such_key(field))?;
                 value = Val::from_json(found);
             } else if held || optional {
-                let Some(found) = optionals::field(&value, field)? else { return Ok(Found::Nothing) };
+                let Some(found) = optionals::get_field(&value, field)? else { return Ok(Found::Nothing) };
                 found.check_optional()?;
                 self.charge(UNIT)?;
                 (value, held) = (found, true);
             } else {
                 self.charge(UNIT)?;
-                let found = optionals::field(&value, field)?.ok_or_else(|| EvalError::no_such_key(field))?;
+                let found =
+                    optionals::get_field(&value, field)?.ok_or_else(|| EvalError::no_such_key(field))?;
                 match Found::of(found) {
                     Found::Plain(found) => value = found,
                     Found::Held(found) => (value, held) = (found, true),
@@ -91,13 +92,13 @@ impl<'a> Machine<'_, 'a> {
         let found = match self.find(operand)? {
             Found::Nothing => false,
             Found::Held(value) => {
-                let found = optionals::field(&value, field)?.is_some();
+                let found = optionals::get_field(&value, field)?.is_some();
                 self.charge(if found { UNIT } else { 0 })?;
                 found
             }
             Found::Plain(value) => {
                 self.charge(UNIT)?;
-                optionals::field(&value, field)?.is_some()
+                optionals::get_field(&value, field)?.is_some()
             }
         };
         Ok(Val::Bool(found))
@@ -109,7 +110,7 @@ impl<'a> Machine<'_, 'a> {
             Found::Plain(value) => value,
             Found::Held(value) => {
                 let key = self.evaluate(key)?;
-                let found = optionals::look(self.meter(), &value, &key)?;
+                let found = optionals::get_element_if_any(self.meter(), &value, &key)?;
                 return self.held(found);
             }
             // Nobody asks for the key when there is nothing to look into.
@@ -118,11 +119,12 @@ impl<'a> Machine<'_, 'a> {
         let key = self.evaluate(key);
         self.charge(UNIT)?;
         let key = key?;
-        let found = optionals::find(self.meter(), &value, &key)?.ok_or_else(|| match Key::from_value(&key) {
-            Some(key) if value.is_list() => EvalError::IndexOutOfBounds(key.text().into_owned()),
-            Some(key) => EvalError::no_such_key(&key.text()),
-            None => EvalError::no_such_overload("_[_]", &[value.clone(), key.clone()]),
-        });
+        let found =
+            optionals::get_element(self.meter(), &value, &key)?.ok_or_else(|| match Key::from_value(&key) {
+                Some(key) if value.is_list() => EvalError::IndexOutOfBounds(key.text().into_owned()),
+                Some(key) => EvalError::no_such_key(&key.text()),
+                None => EvalError::no_such_overload("_[_]", &[value.clone(), key.clone()]),
+            });
         found.map(Found::of)
     }
 
@@ -136,7 +138,9 @@ impl<'a> Machine<'_, 'a> {
         optionals::check_key(&key)?;
         let found = match found {
             Found::Plain(Val::Null) | Found::Nothing => None,
-            Found::Plain(value) | Found::Held(value) => optionals::look(self.meter(), &value, &key)?,
+            Found::Plain(value) | Found::Held(value) => {
+                optionals::get_element_if_any(self.meter(), &value, &key)?
+            }
         };
         self.held(found)
     }

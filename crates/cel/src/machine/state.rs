@@ -50,7 +50,7 @@ impl<'e, 'a> Machine<'e, 'a> {
         if self.depth >= MAX_DEPTH {
             return Err(EvalError::TooDeep);
         }
-        self.meter().tick(1)?;
+        self.meter().count_steps(1)?;
         self.depth += 1;
         Ok(())
     }
@@ -69,7 +69,7 @@ impl<'e, 'a> Machine<'e, 'a> {
         if self.depth + steps >= MAX_DEPTH {
             return Err(EvalError::TooDeep);
         }
-        self.meter().tick(steps as u64)?;
+        self.meter().count_steps(steps as u64)?;
         self.depth += steps;
         let result = run(self);
         self.depth -= steps;

@@ -143,7 +143,7 @@ impl Compiler<'_> {
             (Some(target), arguments) => {
                 if let Expr::Ident(namespace) = &target.expr {
                     let qualified = format!("{namespace}.{name}");
-                    if library::is_known(&qualified) {
+                    if library::has_function(&qualified) {
                         return self.function(expr, &qualified, None, arguments);
                     }
                 }
@@ -283,7 +283,7 @@ impl Compiler<'_> {
         arguments: &[IdedExpr],
     ) -> Compiled {
         let operands: Vec<&IdedExpr> = target.into_iter().chain(arguments).collect();
-        let function = library::find(name, target.is_some(), operands.len())
+        let function = library::find_function(name, target.is_some(), operands.len())
             .map_err(|message| Fault::new(expr, message))?;
         if operands.len() > MAX_ARGUMENTS {
             return Err(Fault::new(expr, format!("'{name}' takes too many arguments")));

@@ -278,7 +278,7 @@ fn compared_with_itself(length: u64, first: Option<&Val<'_>>) -> u64 {
 
 /// Everything inside a value: the tenth part of the bytes of texts, one for anything else.
 fn inside(meter: &Meter, value: &Val<'_>, depth: usize) -> Result<u64, EvalError> {
-    meter.tick(1)?;
+    meter.count_steps(1)?;
     if depth > MAX_NESTING {
         return Err(EvalError::TooDeep);
     }

@@ -18,7 +18,7 @@ const MAX_COMPILED_BYTES: usize = 1 << 20;
 /// A compiled pattern up to this size counts as an ordinary one.
 const ORDINARY_BYTES: usize = 64 << 10;
 /// What a match that is found counts, besides the text that is gone through.
-const MATCH_TICKS: u64 = 4;
+const MATCH_STEPS: u64 = 4;
 /// In this part of a step, what a byte of text counts: at least; with a pattern whose compiled form is large; and for
 /// each place of the pattern that may be under way, up to some and from there on.
 const PARTS: u64 = 32;
@@ -87,7 +87,7 @@ impl Pattern {
     pub(crate) fn match_steps(&self, left: usize) -> u64 {
         let left = left as u64;
         let beyond = self.reach.map_or(left, |reach| reach.min(left));
-        self.steps_of(beyond).saturating_add(MATCH_TICKS)
+        self.steps_of(beyond).saturating_add(MATCH_STEPS)
     }
 
     fn steps_of(&self, bytes: u64) -> u64 {

@@ -28,7 +28,7 @@ enum Identifier {
 
 impl Version {
     pub(crate) fn compare(&self, meter: &Meter, other: &Self) -> Result<Ordering, EvalError> {
-        meter.tick(self.prerelease.len().min(other.prerelease.len()) as u64)?;
+        meter.count_steps(self.prerelease.len().min(other.prerelease.len()) as u64)?;
         meter.work(self.text.len().min(other.text.len()))?;
         Ok(self.order(other))
     }

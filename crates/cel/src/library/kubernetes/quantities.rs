@@ -35,7 +35,7 @@ pub(crate) const FUNCTIONS: &[Function] = &[
     }),
     Function::member("asApproximateFloat", 1, |meter, a| {
         let quantity = only("asApproximateFloat", a)?;
-        meter.tick(quantity.digits() as u64 / DIGITS_PER_TICK)?;
+        meter.count_steps(quantity.digits() as u64 / DIGITS_PER_STEP)?;
         Ok(Val::Double(quantity.approximate()))
     }),
     Function::member("add", 2, |meter, a| combine("add", false, meter, a)),
@@ -43,9 +43,9 @@ pub(crate) const FUNCTIONS: &[Function] = &[
 ];
 
 /// Steps of a sum, besides those of its digits.
-const SUM_TICKS: u64 = 16;
+const SUM_STEPS: u64 = 16;
 /// Digits that are gone through in a step.
-const DIGITS_PER_TICK: u64 = 4;
+const DIGITS_PER_STEP: u64 = 4;
 
 fn only<'v>(name: &'static str, arguments: &'v [Val<'_>]) -> Result<&'v Quantity, EvalError> {
     match arguments {
@@ -62,7 +62,7 @@ fn combine<'a>(name: &'static str, subtract: bool, meter: &Meter, arguments: &[V
         _ => return Err(EvalError::no_such_overload(name, arguments)),
     };
     meter.produce(left.digits() + right.digits())?;
-    meter.tick(SUM_TICKS + left.digits_of_sum(&right) / DIGITS_PER_TICK)?;
+    meter.count_steps(SUM_STEPS + left.digits_of_sum(&right) / DIGITS_PER_STEP)?;
     let sum = if subtract { left.plus(&right.negated())? } else { left.plus(&right)? };
     Ok(Val::Quantity(Arc::new(sum)))
 }
