@@ -1,7 +1,5 @@
 //! `'%s has %d'.format([…])`: the verbs are `%s %d %f %e %b %o %x %X %%`.
 
-use std::fmt::Write as _;
-
 use crate::error::{EvalError, quoted};
 use crate::library::conversions;
 use crate::library::function::Function;
@@ -186,10 +184,7 @@ impl<'a> Formatter<'_, 'a> {
             }
         };
         self.meter.produce(bytes.len().saturating_mul(2))?;
-        for byte in bytes {
-            // Writing to a string cannot fail.
-            let _ = if upper { write!(self.out, "{byte:02X}") } else { write!(self.out, "{byte:02x}") };
-        }
+        self.out.push_str(&if upper { hex::encode_upper(bytes) } else { hex::encode(bytes) });
         Ok(())
     }
 }

@@ -9,6 +9,7 @@ use crate::check::{Overload, Type};
 use crate::cost::{CHECK, LIST, TRAVERSAL, UNIT, float, matched, pattern, traversed, up};
 use crate::error::EvalError;
 use crate::meter::Meter;
+use crate::value::network::prefix_bytes;
 use crate::value::{Key, MAX_NESTING, Operator, Val};
 
 /// A text up to here is gone through at once.
@@ -225,7 +226,7 @@ pub(crate) fn size(value: &Val<'_>) -> u64 {
                 16
             }
         }
-        Val::Cidr(network) => network.bytes(),
+        Val::Cidr(network) => prefix_bytes(network),
         // Values nest a hundred levels deep at most.
         Val::Optional(Some(optional)) => size(&optional.value),
         _ => 1,

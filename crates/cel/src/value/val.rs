@@ -6,6 +6,7 @@ use std::net::IpAddr;
 use std::ops::Deref;
 use std::sync::Arc;
 
+use ipnet::IpNet;
 use sallyport_document::{Array, Content, Items, Node, Object};
 use time::OffsetDateTime;
 
@@ -13,7 +14,6 @@ use crate::error::{EvalError, Mismatch, shorten};
 use crate::meter::Meter;
 use crate::value::authorization::Authorization;
 use crate::value::named_format::NamedFormat;
-use crate::value::network::Network;
 use crate::value::number::integral;
 use crate::value::quantity::Quantity;
 use crate::value::url::Url;
@@ -51,7 +51,7 @@ pub(crate) enum Val<'a> {
     Version(Arc<Version>),
     Url(Arc<Url>),
     Ip(Arc<IpAddr>),
-    Cidr(Arc<Network>),
+    Cidr(Arc<IpNet>),
     Format(&'static NamedFormat),
     Authorization(Arc<Authorization<'a>>),
 }

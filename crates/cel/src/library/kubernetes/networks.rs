@@ -2,12 +2,14 @@
 
 use std::sync::Arc;
 
+use ipnet::IpNet;
+
 use crate::error::EvalError;
 use crate::library::function::Function;
 use crate::library::kubernetes::addresses;
 use crate::meter::Meter;
 use crate::value::address;
-use crate::value::network::{Network, parse};
+use crate::value::network::parse;
 use crate::value::{Outcome, Val};
 
 pub(crate) const FUNCTIONS: &[Function] = &[
@@ -20,23 +22,23 @@ pub(crate) const FUNCTIONS: &[Function] = &[
     }),
     Function::member("containsIP", 2, contains_ip),
     Function::member("containsCIDR", 2, contains_cidr),
-    Function::member("ip", 1, |_, arguments| Ok(addresses::value(only_network("ip", arguments)?.address))),
+    Function::member("ip", 1, |_, arguments| Ok(addresses::value(only_network("ip", arguments)?.addr()))),
     Function::member("masked", 1, |_, arguments| {
-        Ok(Val::Cidr(Arc::new(only_network("masked", arguments)?.masked())))
+        Ok(Val::Cidr(Arc::new(only_network("masked", arguments)?.trunc())))
     }),
     Function::member("prefixLength", 1, |_, arguments| {
-        Ok(Val::Int(only_network("prefixLength", arguments)?.length.into()))
+        Ok(Val::Int(only_network("prefixLength", arguments)?.prefix_len().into()))
     }),
 ];
 
-fn only_network(name: &'static str, arguments: &[Val<'_>]) -> Result<Network, EvalError> {
+fn only_network(name: &'static str, arguments: &[Val<'_>]) -> Result<IpNet, EvalError> {
     match arguments {
         [Val::Cidr(network)] => Ok(**network),
         _ => Err(EvalError::no_such_overload(name, arguments)),
     }
 }
 
-fn parse_for(name: &'static str, text: &str) -> Result<Network, EvalError> {
+fn parse_for(name: &'static str, text: &str) -> Result<IpNet, EvalError> {
     const PREFIX: &str = "network address parse error during conversion from string";
     parse(text).map_err(|reason| EvalError::invalid(name, format!("{PREFIX}: {reason}")))
 }
@@ -52,7 +54,8 @@ fn contains_ip<'a>(meter: &Meter, arguments: &[Val<'a>]) -> Outcome<'a> {
         }
         _ => return Err(mismatch()),
     };
-    Ok(Val::Bool(network.contains(address)))
+    // Networks of the other family contain nothing, `::/0` not even `0.0.0.0`.
+    Ok(Val::Bool(network.contains(&address)))
 }
 
 fn contains_cidr<'a>(meter: &Meter, arguments: &[Val<'a>]) -> Outcome<'a> {
@@ -64,5 +67,5 @@ fn contains_cidr<'a>(meter: &Meter, arguments: &[Val<'a>]) -> Outcome<'a> {
         }
         _ => return Err(EvalError::no_such_overload("containsCIDR", arguments)),
     };
-    Ok(Val::Bool(network.length <= other.length && network.contains(other.address)))
+    Ok(Val::Bool(network.contains(&other)))
 }
