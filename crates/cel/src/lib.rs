@@ -16,6 +16,12 @@
 //! The invariant: whatever the expression and whatever the object, compiling and evaluating end soon, with a
 //! value or an error, within a stack of 2 MiB.
 //!
+//! Modules form layers; each imports from those before it alone:
+//!
+//! ```text
+//! error, cost, authorizer │ syntax, regex │ meter │ value │ library │ check │ plan │ scope │ machine │ program
+//! ```
+//!
 //! The functions live in one module per library (`library::strings`, `library::lists`, …); each gives a table from
 //! name and arity to a function, and `library` joins the tables.
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
