@@ -16,6 +16,7 @@ pub(crate) const FUNCTIONS: &[Function] = &[
     Function::member("findAll", 2, |meter, arguments| dynamic(meter, PatternUse::FindAll, arguments)),
     Function::member("findAll", 3, |meter, arguments| dynamic(meter, PatternUse::FindAll, arguments)),
 ];
+
 /// Steps that compiling a pattern counts: it takes up to some milliseconds, so that few are enough. Where upper and
 /// lower case are the same, wide sets take more, so many of their characters a step.
 const COMPILE_STEPS: u64 = 100_000;
