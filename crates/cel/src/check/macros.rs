@@ -5,7 +5,7 @@ use cel::common::ast::{CallExpr, Expr, IdedExpr, operators};
 
 use crate::check::cel_type::Type;
 use crate::check::checker::Checker;
-use crate::plan::Kind;
+use crate::check::macro_kind::Kind;
 use crate::syntax::Fault;
 
 /// Inserts an entry, or the entries of a map, into the map that a macro makes.
