@@ -5,9 +5,9 @@ use std::error::Error;
 use sallyport_cel::{CompileError, EvalError};
 use thiserror::Error;
 
-use crate::binding::ParamError;
-use crate::configuration::ConfigurationError;
-use crate::merge::MergeError;
+use crate::mutate::configuration::value::ConfigurationError;
+use crate::mutate::merge::MergeError;
+use crate::set::binding::ParamError;
 
 /// A policy that cannot be put in force.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]

@@ -18,53 +18,28 @@
 
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
 
-mod admission_policy;
-mod annotation;
-mod apply;
 mod authorization;
-mod binding;
-mod condition;
-mod configuration;
-mod conformance;
-mod current;
-mod decoding;
-mod diff;
-mod documents;
 mod error;
 mod expression;
 mod family;
-mod findings;
-mod index;
-mod instant;
-mod labels;
-mod library_patch;
-mod matcher;
-mod measure;
-mod merge;
-mod mutation;
-mod namespaces;
-mod objects;
+mod matching;
+mod mutate;
 mod outcome;
-mod overlay;
-mod patch;
 mod request;
-mod round;
-mod safety;
+mod review;
 mod schema;
-mod selector;
 mod set;
-mod template;
-mod validation;
+mod validate;
 
 pub use authorization::Unconnected;
 pub use error::{DefinitionError, explain};
-pub use mutation::{MutationSet, Mutations};
-pub use namespaces::Namespaces;
-pub use objects::{ObjectProblem, Objects};
+pub use mutate::mutation::{MutationSet, Mutations};
 pub use outcome::{Cause, Outcome, PolicyResult, PolicyState, PolicyStatus, ResultKind, Status};
 pub use request::{GroupVersionKind, GroupVersionResource, Operation, Request, Review, UserInfo};
+pub use review::namespaces::Namespaces;
 pub use sallyport_api::FailurePolicy;
 pub use sallyport_cel::{
     Attributes, Authorizer, AuthorizerRule, AuthorizerTable, Decision, Resource, Target, User,
 };
-pub use validation::{ValidationSet, Validations};
+pub use set::objects::{ObjectProblem, Objects};
+pub use validate::validation::{ValidationSet, Validations};

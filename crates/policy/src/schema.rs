@@ -17,8 +17,8 @@ use serde_json::Value;
 
 pub(crate) use self::types::{Key, List, Map, Relation, Scalar, Schema};
 use self::types::{Type, TypeId, Types};
-use crate::objects::ObjectProblem;
 use crate::request::{GroupVersionKind, GroupVersionResource};
+use crate::set::objects::ObjectProblem;
 
 /// The kinds that are known: those of Kubernetes, and the custom ones whose definitions were given.
 #[derive(Debug, Default, PartialEq)]

@@ -1,20 +1,24 @@
 //! A compiled set of policies of either kind: put together from the last good forms, indexed, immutable.
 
+pub(crate) mod admission_policy;
+pub(crate) mod binding;
+pub(crate) mod objects;
+
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use sallyport_api::{FailurePolicy, MatchConstraints, OperationType};
 
-use crate::documents::Documents;
 use crate::error::{DefinitionError, PolicyError};
 use crate::family::Family;
-use crate::index::{Candidates, Index};
-use crate::labels::Labels;
-use crate::matcher::{Matcher, Matching};
-use crate::objects::Objects;
+use crate::matching::index::{Candidates, Index};
+use crate::matching::labels::Labels;
+use crate::matching::matcher::{Matcher, Matching};
 use crate::outcome::{PolicyState, PolicyStatus};
 use crate::request::{GroupVersionKind, Request};
+use crate::review::documents::Documents;
 use crate::schema::Schemas;
+use crate::set::objects::Objects;
 
 /// A kind of policy that can be compiled.
 pub(crate) trait Definition: Sized {

@@ -8,8 +8,8 @@ use serde_json::Value;
 
 use super::types::{Key, List, Map, Relation, Scalar, Schema, Type, TypeId, Types};
 use super::{BUILT_IN, Served};
-use crate::objects::split;
 use crate::request::{GroupVersionKind, GroupVersionResource};
+use crate::set::objects::split;
 
 /// Deepest nesting of a schema.
 const MAX_DEPTH: usize = 100;

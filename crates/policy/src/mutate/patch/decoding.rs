@@ -6,12 +6,12 @@ use std::collections::HashSet;
 
 use serde_json::Value;
 
-use crate::configuration::Node;
-use crate::conformance::{base64_fault, decode_scalar};
 use crate::error::PolicyError;
-use crate::objects::split;
+use crate::mutate::configuration::conformance::{base64_fault, decode_scalar};
+use crate::mutate::configuration::value::Node;
 use crate::request::GroupVersionKind;
 use crate::schema::{Map, Scalar, Schema, Schemas};
+use crate::set::objects::split;
 
 /// Most unknown fields that are written down.
 const MAX_UNKNOWN: usize = 16;

@@ -9,26 +9,26 @@ use sallyport_api::{
 use sallyport_cel::{Activation, Scope, Type};
 use serde_json::{Map, Value};
 
-use crate::admission_policy;
-use crate::binding::{self, Binding, BindingSource};
-use crate::condition::Conditions;
-use crate::configuration::{self, Node};
-use crate::documents::Documents;
 use crate::error::{DefinitionError, PolicyError};
-use crate::expression::{Expression, Inputs, Loop, Purpose, Uses, scope_with};
+use crate::expression::compiled::{Expression, Inputs, Loop, Purpose, Uses, scope_with};
+use crate::expression::condition::Conditions;
 use crate::family::Family;
-use crate::library_patch::{self, Operation};
-use crate::matcher::Matcher;
-use crate::measure::{MAX_BYTES, Measure};
-use crate::namespaces::Namespaces;
-use crate::objects::Objects;
+use crate::matching::matcher::Matcher;
+use crate::mutate::configuration::value::{self, Node};
+use crate::mutate::measure::{MAX_BYTES, Measure};
+use crate::mutate::overlay::Overlay;
+use crate::mutate::patch;
+use crate::mutate::patch::library::{self, Operation};
+use crate::mutate::round::Run;
 use crate::outcome::{Gathering, Outcome, PolicyStatus};
-use crate::overlay::Overlay;
-use crate::patch;
 use crate::request::Review;
-use crate::round::Run;
-use crate::safety;
+use crate::review::documents::Documents;
+use crate::review::namespaces::Namespaces;
+use crate::review::safety;
 use crate::schema::{Schema, Schemas};
+use crate::set::admission_policy;
+use crate::set::binding::{self, Binding, BindingSource};
+use crate::set::objects::Objects;
 use crate::set::{Definition, Set};
 
 /// What a mutation set is compiled from: our policies, and the API server's own with their bindings.
@@ -306,11 +306,11 @@ impl CompiledMutation {
             }
             Action::LibraryPatch(expression) => {
                 let value = expression.evaluate(activation)?;
-                let (operations, bytes) = library_patch::operations(expression, &value)?;
+                let (operations, bytes) = library::operations(expression, &value)?;
                 (Change::LibraryPatch(operations), bytes)
             }
             Action::Configuration(expression) => {
-                let fields = configuration::fields(&expression.evaluate(activation)?)
+                let fields = value::fields(&expression.evaluate(activation)?)
                     .map_err(|error| PolicyError::Configuration(expression.what().to_owned(), error))?;
                 let bytes = fields.iter().map(|(name, node)| name.len() + node.bytes()).sum();
                 (Change::Configuration(fields), bytes)

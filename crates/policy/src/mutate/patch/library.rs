@@ -9,9 +9,9 @@ use sallyport_cel::EvalError;
 use serde_json::{Map, Number, Value};
 
 use crate::error::PolicyError;
-use crate::expression::{Expression, Patience};
-use crate::measure::{MAX_BYTES, MAX_DEPTH, Measure};
-use crate::patch::MAX_OPERATIONS;
+use crate::expression::compiled::{Expression, Patience};
+use crate::mutate::measure::{MAX_BYTES, MAX_DEPTH, Measure};
+use crate::mutate::patch::MAX_OPERATIONS;
 
 /// Largest integer that every reader of JSON takes for what it is. Beyond it the API server writes a string.
 const MAX_SAFE_INTEGER: u64 = (1 << 53) - 1;
@@ -371,8 +371,8 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::{Fault, Operation, apply};
-    use crate::expression::{Expression, Patience, Uses};
-    use crate::measure::MAX_BYTES;
+    use crate::expression::compiled::{Expression, Patience, Uses};
+    use crate::mutate::measure::MAX_BYTES;
 
     fn patched(document: &Value, operations: Value) -> Result<Value, String> {
         let mut document = document.clone();

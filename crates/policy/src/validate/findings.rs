@@ -3,11 +3,11 @@
 use sallyport_api::{FailurePolicy, Reason, ValidationAction};
 use serde_json::Value;
 
-use crate::annotation;
-use crate::binding::Binding;
 use crate::error::PolicyError;
 use crate::family::{self, Family};
 use crate::outcome::{Cause, Gathering, MAX_MESSAGE_BYTES, ResultKind, join, signed};
+use crate::set::binding::Binding;
+use crate::validate::annotation;
 
 /// A validation that failed, or one of the elements it failed for.
 pub(crate) struct Failure {

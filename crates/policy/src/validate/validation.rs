@@ -11,23 +11,23 @@ use sallyport_api::{
 use sallyport_cel::{Activation, Budget, Scope, Type};
 use sallyport_document::Node;
 
-use crate::admission_policy;
-use crate::annotation;
-use crate::binding::{self, Binding, BindingSource};
-use crate::condition::Conditions;
-use crate::documents::Documents;
 use crate::error::{DefinitionError, PolicyError};
-use crate::expression::{Expression, Inputs, Loop, Patience, Purpose, Uses, scope_with};
+use crate::expression::compiled::{Expression, Inputs, Loop, Patience, Purpose, Uses, scope_with};
+use crate::expression::condition::Conditions;
 use crate::family::Family;
-use crate::findings::{Failure, Findings, Report};
-use crate::matcher::Matcher;
-use crate::namespaces::Namespaces;
-use crate::objects::Objects;
+use crate::matching::matcher::Matcher;
 use crate::outcome::{Gathering, Outcome, PolicyResult, PolicyStatus, ResultKind, shorten};
 use crate::request::Review;
-use crate::safety;
+use crate::review::documents::Documents;
+use crate::review::namespaces::Namespaces;
+use crate::review::safety;
 use crate::schema::Schemas;
+use crate::set::admission_policy;
+use crate::set::binding::{self, Binding, BindingSource};
+use crate::set::objects::Objects;
 use crate::set::{Definition, Match, Set};
+use crate::validate::annotation;
+use crate::validate::findings::{Failure, Findings, Report};
 
 /// Longest message that a messageExpression may give, in bytes.
 const MAX_MESSAGE_EXPRESSION_BYTES: usize = 5 * 1024;

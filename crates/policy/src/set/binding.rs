@@ -13,13 +13,13 @@ use sallyport_document::{Document, Node};
 use serde_json::{Map, Value};
 use thiserror::Error;
 
-use crate::documents::Documents;
 use crate::error::{DefinitionError, PolicyError};
-use crate::labels::Labels;
-use crate::matcher::Matcher;
-use crate::objects::{Kind, Objects, split};
+use crate::matching::labels::Labels;
+use crate::matching::matcher::Matcher;
+use crate::matching::selector::Selector;
+use crate::review::documents::Documents;
 use crate::schema::Schemas;
-use crate::selector::Selector;
+use crate::set::objects::{Kind, Objects, split};
 
 /// A binding as written.
 #[derive(Clone, Debug, Default, PartialEq)]

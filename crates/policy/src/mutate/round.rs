@@ -7,24 +7,24 @@ use sallyport_api::FailurePolicy;
 use sallyport_document::{Node, Tree};
 use serde_json::Value;
 
-use crate::apply::apply_configuration;
-use crate::binding::{self, Binding};
-use crate::current::Current;
-use crate::decoding;
-use crate::diff::{MAX_PATCH_BYTES, diff};
-use crate::documents::{Documents, set_api_version};
 use crate::error::PolicyError;
-use crate::expression::{Expression, Inputs, Patience};
+use crate::expression::compiled::{Expression, Inputs, Patience};
 use crate::family::{self, Family};
-use crate::index::Candidates;
-use crate::library_patch;
-use crate::measure::MAX_BYTES;
-use crate::merge::merge;
-use crate::mutation::{Action, Change, CompiledMutation, CompiledMutations};
+use crate::matching::index::Candidates;
+use crate::mutate::configuration::apply::apply_configuration;
+use crate::mutate::current::Current;
+use crate::mutate::diff::{MAX_PATCH_BYTES, diff};
+use crate::mutate::measure::MAX_BYTES;
+use crate::mutate::merge::merge;
+use crate::mutate::mutation::{Action, Change, CompiledMutation, CompiledMutations};
+use crate::mutate::patch;
+use crate::mutate::patch::decoding;
+use crate::mutate::patch::library;
 use crate::outcome::{Gathering, Outcome, PolicyResult, ResultKind};
-use crate::patch;
 use crate::request::Request;
-use crate::safety;
+use crate::review::documents::{Documents, set_api_version};
+use crate::review::safety;
+use crate::set::binding::{self, Binding};
 use crate::set::{Match, Set};
 
 /// One review's way through the policies.
@@ -407,8 +407,7 @@ impl<'r> Run<'r> {
             }
             (Change::LibraryPatch(operations), Action::LibraryPatch(expression)) => {
                 let target = target();
-                let mut patched =
-                    library_patch::apply(expression, target.clone(), &operations, room, patience)?;
+                let mut patched = library::apply(expression, target.clone(), &operations, room, patience)?;
                 if let Some(patched) = &mut patched {
                     decoding::decode(patched, &target, kind, self.set.schemas())?;
                 }

@@ -5,9 +5,9 @@ use std::collections::{HashMap, HashSet};
 use sallyport_document::Node;
 use serde_json::{Map, Value};
 
-use crate::documents::Documents;
 use crate::error::PolicyError;
 use crate::request::{Operation, Request};
+use crate::review::documents::Documents;
 
 /// The kubelet's mark on mirror pods, which stand for pods that the API server does not control.
 const MIRROR: &str = "kubernetes.io/config.mirror";

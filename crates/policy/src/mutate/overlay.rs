@@ -4,9 +4,9 @@ use sallyport_cel::{Activation, Scope};
 use serde_json::{Map, Value};
 
 use crate::error::{DefinitionError, PolicyError};
-use crate::expression::Uses;
+use crate::expression::compiled::Uses;
+use crate::expression::template::Template;
 use crate::schema::{List, Relation, Schema};
-use crate::template::Template;
 
 /// Deepest nesting of an overlay.
 const MAX_DEPTH: usize = 64;

@@ -10,8 +10,8 @@ use std::mem;
 
 use sallyport_document::{Members, Part, Tree};
 
-use crate::configuration::{ConfigurationError, Node};
-use crate::conformance::{self, identity};
+use crate::mutate::configuration::conformance::{self, identity};
+use crate::mutate::configuration::value::{ConfigurationError, Node};
 use crate::request::GroupVersionKind;
 use crate::schema::{Key, List, Relation, Schema, Schemas};
 

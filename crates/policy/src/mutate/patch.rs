@@ -2,13 +2,15 @@
 
 #[cfg(test)]
 mod corpus;
+pub(crate) mod decoding;
+pub(crate) mod library;
 
 use json_patch::{PatchErrorKind, PatchOperation};
 use serde_json::Value;
 
 use crate::error::PolicyError;
-use crate::expression::{Expression, Patience};
-use crate::measure::{MAX_BYTES, MAX_DEPTH, Measure};
+use crate::expression::compiled::{Expression, Patience};
+use crate::mutate::measure::{MAX_BYTES, MAX_DEPTH, Measure};
 
 /// Most operations of one patch.
 pub(crate) const MAX_OPERATIONS: usize = 4096;

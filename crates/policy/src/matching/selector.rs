@@ -3,9 +3,9 @@
 use sallyport_api::{LabelSelector, LabelSelectorOperator};
 use sallyport_document::{Node, Object};
 
-use crate::annotation;
 use crate::error::DefinitionError;
-use crate::namespaces::NAME_LABEL;
+use crate::review::namespaces::NAME_LABEL;
+use crate::validate::annotation;
 
 /// A selector that was found to be well formed.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]

@@ -4,9 +4,9 @@ use std::cell::OnceCell;
 
 use sallyport_document::{Node, Object};
 
-use crate::documents::Documents;
 use crate::error::PolicyError;
-use crate::selector::Selector;
+use crate::matching::selector::Selector;
+use crate::review::documents::Documents;
 
 /// The labels of an object, `None` if it has none.
 type Set<'d> = Option<Object<'d>>;

@@ -11,11 +11,11 @@ use sallyport_api::{
     ValidationPolicySpec, Variable,
 };
 
-use crate::annotation;
-use crate::binding::BindingSource;
 use crate::error::DefinitionError;
-use crate::mutation::MutationSource;
-use crate::validation::ValidationSource;
+use crate::mutate::mutation::MutationSource;
+use crate::set::binding::BindingSource;
+use crate::validate::annotation;
+use crate::validate::validation::ValidationSource;
 
 /// Words that CEL keeps for itself.
 const RESERVED: &[&str] = &[

@@ -8,9 +8,9 @@ use sallyport_api::ParamKind;
 use sallyport_document::{Document, Node};
 use serde_json::Value;
 
-use crate::namespaces::Namespaces;
+use crate::matching::selector::Selector;
+use crate::review::namespaces::Namespaces;
 use crate::schema::Schemas;
-use crate::selector::Selector;
 
 /// Where `kubectl apply` puts an object that names no namespace.
 const DEFAULT_NAMESPACE: &str = "default";

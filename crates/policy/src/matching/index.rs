@@ -7,7 +7,7 @@ use std::collections::HashMap;
 
 use indexmap::IndexMap;
 
-use crate::matcher::{Matcher, Matching, Rules, Selectors};
+use crate::matching::matcher::{Matcher, Matching, Rules, Selectors};
 use crate::request::{GroupVersionResource, Operation, Request};
 use crate::schema::{Schemas, Served};
 
@@ -147,7 +147,7 @@ mod tests {
     use sallyport_api::{MatchConstraints, OperationType, ResourceRule};
 
     use super::Index;
-    use crate::matcher::Matcher;
+    use crate::matching::matcher::Matcher;
     use crate::request::{GroupVersionResource, Operation, Request};
     use crate::schema::Schemas;
 

@@ -4,8 +4,8 @@ use std::cell::OnceCell;
 
 use sallyport_document::{Document, Node, Tree};
 
-use crate::documents::unwritable;
 use crate::error::PolicyError;
+use crate::review::documents::unwritable;
 
 /// The object, once it is no longer the one received.
 #[derive(Default)]

@@ -5,10 +5,10 @@ use sallyport_api::{
 };
 
 use crate::error::{DefinitionError, PolicyError};
-use crate::labels::Labels;
+use crate::matching::labels::Labels;
+use crate::matching::selector::Selector;
 use crate::request::{GroupVersionKind, GroupVersionResource, Operation, Request};
 use crate::schema::{Schema, Schemas, Served};
-use crate::selector::Selector;
 
 /// How a policy's rules match a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

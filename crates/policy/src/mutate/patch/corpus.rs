@@ -10,8 +10,8 @@ use serde_json::Value;
 
 use super::{apply, operations};
 use crate::error::PolicyError;
-use crate::expression::{Expression, Patience, Uses};
-use crate::measure::MAX_BYTES;
+use crate::expression::compiled::{Expression, Patience, Uses};
+use crate::mutate::measure::MAX_BYTES;
 
 /// Cases that do not give what the corpus says, by file and comment, with the reason.
 const EXCEPTIONS: &[(&str, &str, &str)] = &[];

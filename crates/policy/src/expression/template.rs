@@ -4,7 +4,7 @@ use sallyport_cel::{Activation, Scope};
 use serde_json::Value;
 
 use crate::error::{DefinitionError, PolicyError};
-use crate::expression::{Expression, Uses};
+use crate::expression::compiled::{Expression, Uses};
 
 const OPEN: &str = "${{";
 const CLOSE: &str = "}}";

@@ -8,7 +8,7 @@ use sallyport_cel::{Value as Cel, View};
 use serde_json::Value;
 use thiserror::Error;
 
-use crate::measure::MAX_DEPTH;
+use crate::mutate::measure::MAX_DEPTH;
 
 /// An `ApplyConfiguration` that cannot be merged. The texts are the API server's.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]

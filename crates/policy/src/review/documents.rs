@@ -7,8 +7,8 @@ use serde_json::Value;
 
 use crate::error::PolicyError;
 use crate::family::Family;
-use crate::namespaces::Namespaces;
 use crate::request::{Request, Review};
+use crate::review::namespaces::Namespaces;
 
 type Parsed<'a> = OnceCell<Result<Option<Document<'a>>, PolicyError>>;
 
