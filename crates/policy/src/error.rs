@@ -1,13 +1,17 @@
 //! What can be wrong with a policy as written, and what can go wrong when it is evaluated.
 
+mod configuration;
+mod merge;
+mod params;
+
 use std::error::Error;
 
 use sallyport_cel::{CompileError, EvalError};
 use thiserror::Error;
 
-use crate::mutate::configuration::value::ConfigurationError;
-use crate::mutate::merge::MergeError;
-use crate::set::binding::ParamError;
+pub(crate) use self::configuration::ConfigurationError;
+pub(crate) use self::merge::MergeError;
+pub(crate) use self::params::ParamError;
 
 /// A policy that cannot be put in force.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]

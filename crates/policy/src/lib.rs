@@ -41,5 +41,6 @@ pub use sallyport_api::FailurePolicy;
 pub use sallyport_cel::{
     Attributes, Authorizer, AuthorizerRule, AuthorizerTable, Decision, Resource, Target, User,
 };
-pub use set::objects::{ObjectProblem, Objects};
+pub use schema::ObjectProblem;
+pub use set::objects::Objects;
 pub use validate::validation::{ValidationSet, Validations};

@@ -9,21 +9,12 @@ use std::collections::{HashMap, HashSet};
 
 use sallyport_document::{Members, Part, Tree};
 use serde_json::{Map, Value};
-use thiserror::Error;
 
+use crate::error::MergeError;
 use crate::schema::{Key, List, Relation, Schema};
 
 /// Most comparisons of items, from which on they are looked up instead.
 const MAX_COMPARISONS: usize = 10_000;
-
-/// A partial object that does not fit.
-#[derive(Clone, Debug, Error, PartialEq, Eq)]
-pub(crate) enum MergeError {
-    #[error("{0} must be a list")]
-    NotAList(String),
-    #[error("an entry of {path} lacks its key {key}")]
-    NoKey { path: String, key: String },
-}
 
 /// Merges `overlay` into `target`; whether that changed anything. After an error `target` may be half merged.
 pub(crate) fn merge(

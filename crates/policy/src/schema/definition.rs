@@ -6,15 +6,25 @@
 
 use serde_json::Value;
 
-use super::types::{Key, List, Map, Relation, Scalar, Schema, Type, TypeId, Types};
-use super::{BUILT_IN, Served};
 use crate::request::{GroupVersionKind, GroupVersionResource};
-use crate::set::objects::split;
+use crate::schema::api_version::split;
+use crate::schema::built_in::BUILT_IN;
+use crate::schema::served::Served;
+use crate::schema::types::{Key, List, Map, Relation, Scalar, Schema, Type, TypeId, Types};
 
 /// Deepest nesting of a schema.
 const MAX_DEPTH: usize = 100;
 /// Most types of one version.
 const MAX_TYPES: usize = 100_000;
+
+/// An object that cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ObjectProblem {
+    /// Which of the objects that were given, from 0, Namespaces not counted.
+    pub index: usize,
+    /// What is wrong with it; its kind and name are said.
+    pub message: String,
+}
 
 /// What a definition says.
 pub(super) struct Definition {

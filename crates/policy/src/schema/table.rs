@@ -17,8 +17,8 @@ use std::collections::HashMap;
 
 use serde_json::Value;
 
-use super::types::{Key, List, Map, Relation, Scalar, Type, TypeId, Types};
 use crate::request::{GroupVersionKind, GroupVersionResource};
+use crate::schema::types::{Key, List, Map, Relation, Scalar, Type, TypeId, Types};
 
 /// The committed table.
 pub(super) const TEXT: &str = include_str!("table.txt");

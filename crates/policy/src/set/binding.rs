@@ -11,15 +11,14 @@ use sallyport_api::{
 };
 use sallyport_document::{Document, Node};
 use serde_json::{Map, Value};
-use thiserror::Error;
 
-use crate::error::{DefinitionError, PolicyError};
+use crate::error::{DefinitionError, ParamError, PolicyError};
 use crate::matching::labels::Labels;
 use crate::matching::matcher::Matcher;
 use crate::matching::selector::Selector;
 use crate::review::documents::Documents;
-use crate::schema::Schemas;
-use crate::set::objects::{Kind, Objects, split};
+use crate::schema::{Schemas, split};
+use crate::set::objects::{Kind, Objects};
 
 /// A binding as written.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -60,19 +59,6 @@ enum Params {
 enum Which {
     Named(String),
     Labelled(Selector),
-}
-
-/// Settings that cannot be had, in the API server's words.
-#[derive(Clone, Debug, Error, PartialEq, Eq)]
-pub(crate) enum ParamError {
-    #[error("failed to find resource referenced by paramKind: '{0}'")]
-    UnknownKind(String),
-    #[error("paramRef.namespace must not be provided for a cluster-scoped `paramKind`")]
-    NeedlessNamespace,
-    #[error("cannot use namespaced paramRef in policy binding that matches cluster-scoped resources")]
-    NoNamespace,
-    #[error("no params found for policy binding with `Deny` parameterNotFoundAction")]
-    NotFound,
 }
 
 impl BindingSource {

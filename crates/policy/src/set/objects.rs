@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use crate::matching::selector::Selector;
 use crate::review::namespaces::Namespaces;
-use crate::schema::Schemas;
+use crate::schema::{ObjectProblem, Schemas, split};
 
 /// Where `kubectl apply` puts an object that names no namespace.
 const DEFAULT_NAMESPACE: &str = "default";
@@ -59,15 +59,6 @@ pub struct Objects {
     declared: HashMap<(String, String), Declared>,
     schemas: Schemas,
     problems: Vec<ObjectProblem>,
-}
-
-/// An object that cannot be used.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ObjectProblem {
-    /// Which of the objects that were given, from 0, Namespaces not counted.
-    pub index: usize,
-    /// What is wrong with it; its kind and name are said.
-    pub message: String,
 }
 
 /// A custom kind.
@@ -209,11 +200,6 @@ impl<'o> Kind<'o> {
 
 fn key(group: &str, kind: &str) -> (String, String) {
     (group.to_owned(), kind.to_owned())
-}
-
-/// Group, empty for core, and version.
-pub(crate) fn split(api_version: &str) -> (&str, &str) {
-    api_version.split_once('/').unwrap_or(("", api_version))
 }
 
 fn text<'v>(object: &'v Value, pointer: &str) -> &'v str {

@@ -10,8 +10,10 @@ use std::mem;
 
 use sallyport_document::{Members, Part, Tree};
 
+use crate::error::ConfigurationError;
 use crate::mutate::configuration::conformance::{self, identity};
-use crate::mutate::configuration::value::{ConfigurationError, Node};
+use crate::mutate::configuration::value::Node;
+use crate::mutate::measure::MAX_DEPTH;
 use crate::request::GroupVersionKind;
 use crate::schema::{Key, List, Relation, Schema, Schemas};
 
@@ -30,7 +32,8 @@ pub(crate) fn apply_configuration(
         conformance::decode(&mut node, known.schema, &kind.to_string())?;
     } else {
         // An object of a custom kind is looked at by nobody else before this.
-        let original = Node::from_json(&target.part().to_value(), 0).ok_or(ConfigurationError::TooDeep)?;
+        let original =
+            Node::from_json(&target.part().to_value(), 0).ok_or(ConfigurationError::TooDeep(MAX_DEPTH))?;
         conformance::check_original(&original, known.schema)?;
     }
     let Node::Map(fields) = node else { return Ok(false) };

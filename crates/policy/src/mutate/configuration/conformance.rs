@@ -8,8 +8,9 @@ use std::collections::HashSet;
 
 use sallyport_cel::check_quantity;
 
+use crate::error::ConfigurationError;
 use crate::mutate::configuration::instant;
-use crate::mutate::configuration::value::{ConfigurationError, Node, float, quoted};
+use crate::mutate::configuration::value::{Node, float, quoted};
 use crate::schema::{Key, List, Map, Relation, Scalar, Schema};
 
 /// Most problems that are written down.

@@ -6,37 +6,9 @@
 
 use sallyport_cel::{Value as Cel, View};
 use serde_json::Value;
-use thiserror::Error;
 
+use crate::error::ConfigurationError;
 use crate::mutate::measure::MAX_DEPTH;
-
-/// An `ApplyConfiguration` that cannot be merged. The texts are the API server's.
-#[derive(Clone, Debug, Error, PartialEq, Eq)]
-pub(crate) enum ConfigurationError {
-    #[error("unsupported return type from ApplyConfiguration expression: {0}")]
-    NotAnObject(String),
-    #[error("type mismatch: {0}")]
-    TypeNames(String),
-    #[error("invalid return type: *dynamic.ObjectVal")]
-    Keys,
-    #[error("nests deeper than {MAX_DEPTH}")]
-    TooDeep,
-    #[error(
-        "Resource kind {0} not found. There can be a delay between when CustomResourceDefinitions are created \
-         and when they are available."
-    )]
-    UnknownKind(String),
-    #[error("error applying patch: failed to convert patch object to typed object: {0}")]
-    Mistyped(String),
-    #[error(
-        "error applying patch: invalid ApplyConfiguration: may not mutate atomic arrays, maps or structs: {0}"
-    )]
-    Atomic(String),
-    #[error("error applying patch: failed to convert original object to typed object: {0}")]
-    Original(String),
-    #[error("unable to convert unstructured object to {kind}: {problem}")]
-    Undecodable { kind: String, problem: String },
-}
 
 /// A part of a partial object.
 #[derive(Clone, Debug, PartialEq)]
@@ -89,7 +61,7 @@ fn check_names(
     mismatches: &mut Vec<String>,
 ) -> Result<(), ConfigurationError> {
     if depth > MAX_DEPTH {
-        return Err(ConfigurationError::TooDeep);
+        return Err(ConfigurationError::TooDeep(MAX_DEPTH));
     }
     match value.view() {
         View::Struct(name, fields) => {
@@ -140,7 +112,7 @@ fn field(value: &Cel<'_>, depth: usize) -> Result<Result<Node, String>, Configur
 
 fn native(value: &Cel<'_>, depth: usize) -> Result<Node, ConfigurationError> {
     if depth > MAX_DEPTH {
-        return Err(ConfigurationError::TooDeep);
+        return Err(ConfigurationError::TooDeep(MAX_DEPTH));
     }
     let foreign =
         |type_name, plain: String, literal: String| Node::Foreign(Foreign { type_name, plain, literal });
@@ -164,10 +136,10 @@ fn native(value: &Cel<'_>, depth: usize) -> Result<Node, ConfigurationError> {
             foreign("time.Time", plain.clone(), plain)
         }
         View::JsonList(items) => {
-            Node::from_json(&items.node().to_value(), depth).ok_or(ConfigurationError::TooDeep)?
+            Node::from_json(&items.node().to_value(), depth).ok_or(ConfigurationError::TooDeep(MAX_DEPTH))?
         }
         View::JsonMap(map) => {
-            Node::from_json(&map.node().to_value(), depth).ok_or(ConfigurationError::TooDeep)?
+            Node::from_json(&map.node().to_value(), depth).ok_or(ConfigurationError::TooDeep(MAX_DEPTH))?
         }
         View::List(items) => {
             let items = items.iter().map(|item| native(item, depth + 1)).collect::<Result<Vec<_>, _>>()?;

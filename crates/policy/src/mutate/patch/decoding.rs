@@ -10,8 +10,7 @@ use crate::error::PolicyError;
 use crate::mutate::configuration::conformance::{base64_fault, decode_scalar};
 use crate::mutate::configuration::value::Node;
 use crate::request::GroupVersionKind;
-use crate::schema::{Map, Scalar, Schema, Schemas};
-use crate::set::objects::split;
+use crate::schema::{Map, Scalar, Schema, Schemas, split};
 
 /// Most unknown fields that are written down.
 const MAX_UNKNOWN: usize = 16;
