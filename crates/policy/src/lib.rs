@@ -25,6 +25,7 @@ mod family;
 mod matching;
 mod mutate;
 mod outcome;
+mod purpose;
 mod request;
 mod review;
 mod schema;
@@ -33,7 +34,7 @@ mod validate;
 
 pub use authorization::Unconnected;
 pub use error::{DefinitionError, explain};
-pub use mutate::mutation::{MutationSet, Mutations};
+pub use mutate::mutation_set::{MutationSet, Mutations};
 pub use outcome::{Cause, Outcome, PolicyResult, PolicyState, PolicyStatus, ResultKind, Status};
 pub use request::{GroupVersionKind, GroupVersionResource, Operation, Request, Review, UserInfo};
 pub use review::namespaces::Namespaces;
@@ -43,4 +44,4 @@ pub use sallyport_cel::{
 };
 pub use schema::ObjectProblem;
 pub use set::objects::Objects;
-pub use validate::validation::{ValidationSet, Validations};
+pub use validate::validation_set::{ValidationSet, Validations};

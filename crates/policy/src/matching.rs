@@ -3,4 +3,5 @@
 pub(crate) mod index;
 pub(crate) mod labels;
 pub(crate) mod matcher;
+pub(crate) mod qualified_name;
 pub(crate) mod selector;

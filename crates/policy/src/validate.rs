@@ -2,4 +2,7 @@
 
 pub(crate) mod annotation;
 pub(crate) mod findings;
+pub(crate) mod policy;
+pub(crate) mod source;
 pub(crate) mod validation;
+pub(crate) mod validation_set;

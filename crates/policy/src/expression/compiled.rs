@@ -13,6 +13,7 @@ use serde_json::Value;
 
 use crate::error::{DefinitionError, PolicyError};
 use crate::family::Family;
+use crate::purpose::Purpose;
 use crate::request::Request;
 use crate::review::documents::Documents;
 
@@ -150,13 +151,6 @@ impl Uses {
 
 fn asks_authorizer(program: &Program) -> bool {
     program.uses(AUTHORIZER) || program.uses(REQUEST_RESOURCE)
-}
-
-/// What the expressions of a policy are for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Purpose {
-    Mutation,
-    Validation,
 }
 
 /// What all expressions of a policy see, which comes first in every scope: programs of matchConditions run in the

@@ -4,8 +4,8 @@ use sallyport_api::{LabelSelector, LabelSelectorOperator};
 use sallyport_document::{Node, Object};
 
 use crate::error::DefinitionError;
+use crate::matching::qualified_name;
 use crate::review::namespaces::NAME_LABEL;
-use crate::validate::annotation;
 
 /// A selector that was found to be well formed.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
@@ -51,8 +51,8 @@ impl Selector {
             });
         }
         for Requirement { key, values, .. } in &requirements {
-            let is_wrong = |value: &&String| !annotation::is_label_value(value);
-            let wrong = if annotation::is_qualified_name(key) {
+            let is_wrong = |value: &&String| !qualified_name::is_label_value(value);
+            let wrong = if qualified_name::is_qualified_name(key) {
                 values.iter().find(is_wrong).map(|value| ("value", value))
             } else {
                 Some(("key", key))

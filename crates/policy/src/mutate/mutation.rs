@@ -1,133 +1,20 @@
-//! `MutationPolicy` objects and the API server's own `MutatingAdmissionPolicy` objects, compiled. `round` runs them.
+//! One mutation of a policy: how it is compiled, and which changes it makes. `round` carries them out.
 
-use std::sync::Arc;
-
-use sallyport_api::{
-    FailurePolicy, MatchConstraints, MutatingAdmissionPolicy, MutatingAdmissionPolicyBinding, Mutation,
-    MutationPolicy, MutationPolicySpec, OperationType, ParamKind, PatchType, ReinvocationPolicy,
-};
+use sallyport_api::{Mutation, PatchType};
 use sallyport_cel::{Activation, Scope, Type};
 use serde_json::{Map, Value};
 
 use crate::error::{DefinitionError, PolicyError};
-use crate::expression::compiled::{Expression, Inputs, Loop, Purpose, Uses, scope_with};
-use crate::expression::condition::Conditions;
+use crate::expression::compiled::{Expression, Inputs, Loop, Uses};
 use crate::family::Family;
-use crate::matching::matcher::Matcher;
 use crate::mutate::configuration::value::{self, Node};
 use crate::mutate::measure::{MAX_BYTES, Measure};
 use crate::mutate::overlay::Overlay;
 use crate::mutate::patch;
 use crate::mutate::patch::library::{self, Operation};
-use crate::mutate::round::Run;
-use crate::outcome::{Gathering, Outcome, PolicyStatus};
-use crate::request::Review;
-use crate::review::documents::Documents;
-use crate::review::namespaces::Namespaces;
-use crate::review::safety;
-use crate::schema::{Schema, Schemas};
-use crate::set::admission_policy;
-use crate::set::binding::{self, Binding, BindingSource};
-use crate::set::objects::Objects;
-use crate::set::{Definition, Set};
+use crate::schema::Schema;
 
-/// What a mutation set is compiled from: our policies, and the API server's own with their bindings.
-#[derive(Clone, Debug, Default)]
-pub struct Mutations {
-    /// Our policies.
-    pub policies: Vec<MutationPolicy>,
-    /// The API server's own.
-    pub admission_policies: Vec<MutatingAdmissionPolicy>,
-    /// What puts those in force. A binding without its policy has no effect.
-    pub bindings: Vec<MutatingAdmissionPolicyBinding>,
-}
-
-/// A compiled set of mutation policies.
-///
-/// They run in the order of their names, each on the result of the one before. A policy under `Fail` that
-/// cannot be evaluated refuses the request; one under `Ignore` leaves no trace.
-#[derive(Debug)]
-pub struct MutationSet {
-    set: Set<CompiledMutations>,
-}
-
-impl MutationSet {
-    /// Compiles policies. This cannot fail: a policy that is wrong stays in force as it is in `previous`, or
-    /// is an error for the requests it matches, as [`MutationSet::policies`] says.
-    pub fn compile(
-        policies: Vec<MutationPolicy>,
-        namespaces: Arc<Namespaces>,
-        previous: Option<&Self>,
-    ) -> Self {
-        let mutations = Mutations { policies, ..Mutations::default() };
-        Self::build(mutations, Arc::new(Objects::new(namespaces, [])), previous)
-    }
-
-    /// Compiles policies of all kinds, with the objects that they may see, likewise.
-    pub fn build(mutations: Mutations, objects: Arc<Objects>, previous: Option<&Self>) -> Self {
-        let Mutations { policies, admission_policies, bindings } = mutations;
-        let ours = policies
-            .into_iter()
-            .map(|policy| (policy.metadata.name, MutationSource::of_sallyport(policy.spec)));
-        let theirs = admission_policy::mutations(admission_policies, bindings);
-        Self { set: Set::compile(ours.chain(theirs), objects, previous.map(|previous| &previous.set)) }
-    }
-
-    /// The policies in the order of their names; results refer to them by index.
-    pub fn policies(&self) -> &[PolicyStatus] {
-        self.set.statuses()
-    }
-
-    /// The objects that they may see.
-    pub fn objects(&self) -> &Objects {
-        self.set.objects()
-    }
-
-    /// Runs the policies with the failure policy `door` that match.
-    pub fn review(&self, review: &Review<'_>, door: FailurePolicy) -> Outcome {
-        let candidates = self.set.candidates(review.request, door);
-        if candidates.is_empty() {
-            return Gathering::default().finish(None);
-        }
-        let documents = Documents::new(review, self.set.objects().namespaces());
-        if matches!(safety::is_mirror_pod(&documents), Ok(true)) {
-            return Gathering::default().finish(None);
-        }
-        Run::new(&self.set, &documents, door).all(&candidates)
-    }
-}
-
-/// A policy as written, with what puts it in force.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) struct MutationSource {
-    family: Family,
-    spec: MutationPolicySpec,
-    bindings: Vec<BindingSource>,
-}
-
-impl MutationSource {
-    fn of_sallyport(spec: MutationPolicySpec) -> Self {
-        let binding = BindingSource::own(&[], spec.param_ref.as_ref(), spec.params.as_ref());
-        Self { family: Family::Sallyport, spec, bindings: vec![binding] }
-    }
-
-    pub(crate) fn of_kubernetes(spec: MutationPolicySpec, bindings: Vec<BindingSource>) -> Self {
-        Self { family: Family::Kubernetes, spec, bindings }
-    }
-}
-
-/// One compiled policy.
-#[derive(Debug)]
-pub(crate) struct CompiledMutations {
-    conditions: Conditions,
-    scope: Scope,
-    pub(crate) mutations: Vec<CompiledMutation>,
-    pub(crate) param_kind: Option<ParamKind>,
-    pub(crate) bindings: Vec<Binding>,
-    pub(crate) uses: Uses,
-    pub(crate) reinvoked: bool,
-}
-
+/// A compiled mutation.
 #[derive(Debug)]
 pub(crate) struct CompiledMutation {
     pub(crate) field: String,
@@ -145,72 +32,9 @@ pub(crate) enum Action {
     Configuration(Expression),
 }
 
-impl Definition for CompiledMutations {
-    type Spec = MutationSource;
-    const OPERATIONS: &'static [OperationType] = &[OperationType::Create];
-
-    fn family(source: &Self::Spec) -> Family {
-        source.family
-    }
-
-    fn is_unbound(source: &Self::Spec) -> bool {
-        source.bindings.is_empty()
-    }
-
-    fn constraints(source: &Self::Spec) -> &MatchConstraints {
-        &source.spec.match_constraints
-    }
-
-    fn failure_policy(source: &Self::Spec) -> FailurePolicy {
-        source.spec.failure_policy
-    }
-
-    fn compile(source: &Self::Spec, matcher: &Matcher, schemas: &Schemas) -> Result<Self, DefinitionError> {
-        let MutationSource { family, spec, bindings } = source;
-        if spec.mutations.is_empty() {
-            return Err(DefinitionError::field("mutations", "must not be empty"));
-        }
-        match family {
-            Family::Sallyport => binding::check_params(spec.param_kind.as_ref(), spec.param_ref.as_ref())?,
-            Family::Kubernetes => admission_policy::check_mutation(spec, bindings)?,
-        }
-        let bindings = binding::compile(bindings, spec.param_kind.as_ref(), Self::OPERATIONS)?;
-        let mut uses = Uses::default();
-        let params = spec.param_kind.is_some() || spec.params.is_some();
-        let conditions = Conditions::compile(&spec.match_conditions, params, *family, &mut uses)?;
-        let scope = scope_with(&spec.variables, params, Purpose::Mutation, &mut uses)?;
-        let schemas: Vec<Schema<'_>> =
-            matcher.rules.included.iter().flat_map(|rule| rule.schemas(schemas)).collect();
-        let mutations = spec
-            .mutations
-            .iter()
-            .enumerate()
-            .map(|(index, mutation)| {
-                CompiledMutation::compile(index, mutation, &scope, &schemas, *family, &mut uses)
-            })
-            .collect::<Result<_, _>>()?;
-        let reinvoked = spec.reinvocation_policy == ReinvocationPolicy::IfNeeded;
-        let param_kind = spec.param_kind.clone();
-        Ok(Self { conditions, scope, mutations, param_kind, bindings, uses, reinvoked })
-    }
-
-    fn asks_authorizer(&self) -> bool {
-        self.uses.authorizer()
-    }
-}
-
-impl CompiledMutations {
-    /// Whether the matchConditions are true.
-    pub(crate) fn hold(&self, inputs: &Inputs<'_>) -> Result<bool, PolicyError> {
-        if self.conditions.is_empty() {
-            return Ok(true);
-        }
-        self.conditions.hold(inputs, &mut inputs.activate(&self.scope))
-    }
-}
-
 impl CompiledMutation {
-    fn compile(
+    /// Compiles the mutation with this index, for objects of any of these schemas.
+    pub(crate) fn compile(
         index: usize,
         mutation: &Mutation,
         scope: &Scope,

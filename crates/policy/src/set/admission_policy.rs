@@ -1,21 +1,14 @@
-//! The API server's own policies and their bindings, turned into what the engine compiles; and what the API
-//! server would refuse when such a policy is created, beyond its shape and its expressions.
+//! The API server's own policies and their bindings: which belong together, and what the API server would refuse
+//! when one is created, beyond its shape and its expressions.
 
 use std::collections::HashMap;
 
-use sallyport_api::{
-    AdmissionPatchType, AdmissionValidation, MatchConstraints, MutatingAdmissionPolicy,
-    MutatingAdmissionPolicyBinding, MutatingAdmissionPolicySpec, Mutation, MutationPolicySpec, OperationType,
-    ParamKind, ParamRef, PatchType, Reason, ResourceRule, ValidatingAdmissionPolicy,
-    ValidatingAdmissionPolicyBinding, ValidatingAdmissionPolicySpec, Validation, ValidationAction,
-    ValidationPolicySpec, Variable,
-};
+use sallyport_api::{MatchConstraints, OperationType, ParamKind, ParamRef, ResourceRule, Variable};
 
 use crate::error::DefinitionError;
-use crate::mutate::mutation::MutationSource;
+use crate::matching::qualified_name::is_name_part;
+use crate::purpose::Purpose;
 use crate::set::binding::BindingSource;
-use crate::validate::annotation;
-use crate::validate::validation::ValidationSource;
 
 /// Words that CEL keeps for itself.
 const RESERVED: &[&str] = &[
@@ -41,157 +34,39 @@ const RESERVED: &[&str] = &[
     "void",
     "while",
 ];
-/// Most auditAnnotations.
-const MAX_AUDIT_ANNOTATIONS: usize = 20;
 
-/// Policies with their bindings, by name.
-pub(crate) fn validations(
-    policies: Vec<ValidatingAdmissionPolicy>,
-    bindings: Vec<ValidatingAdmissionPolicyBinding>,
-) -> impl Iterator<Item = (Option<String>, ValidationSource)> {
-    let mut by_policy: HashMap<String, Vec<BindingSource>> = HashMap::new();
-    for binding in bindings {
-        by_policy.entry(binding.spec.policy_name).or_default().push(BindingSource {
-            name: Some(binding.metadata.name.unwrap_or_default()),
-            constraints: binding.spec.match_resources,
-            actions: binding.spec.validation_actions,
-            param_ref: binding.spec.param_ref,
-            params: None,
-        });
-    }
-    policies.into_iter().map(move |policy| {
-        let bindings = take(&mut by_policy, policy.metadata.name.as_deref());
-        (policy.metadata.name, ValidationSource::of_kubernetes(validation_spec(policy.spec), bindings))
-    })
+/// Bindings of the API server's own policies.
+#[derive(Default)]
+pub(crate) struct Bindings {
+    by_policy: HashMap<String, Vec<BindingSource>>,
 }
 
-/// Policies with their bindings, by name.
-pub(crate) fn mutations(
-    policies: Vec<MutatingAdmissionPolicy>,
-    bindings: Vec<MutatingAdmissionPolicyBinding>,
-) -> impl Iterator<Item = (Option<String>, MutationSource)> {
-    let mut by_policy: HashMap<String, Vec<BindingSource>> = HashMap::new();
-    for binding in bindings {
-        by_policy.entry(binding.spec.policy_name).or_default().push(BindingSource {
-            name: Some(binding.metadata.name.unwrap_or_default()),
-            constraints: binding.spec.match_resources,
-            actions: Vec::new(),
-            param_ref: binding.spec.param_ref,
-            params: None,
-        });
-    }
-    policies.into_iter().map(move |policy| {
-        let bindings = take(&mut by_policy, policy.metadata.name.as_deref());
-        (policy.metadata.name, MutationSource::of_kubernetes(mutation_spec(policy.spec), bindings))
-    })
-}
-
-/// The bindings of a policy in the order of their names.
-fn take(by_policy: &mut HashMap<String, Vec<BindingSource>>, name: Option<&str>) -> Vec<BindingSource> {
-    let mut bindings = name.and_then(|name| by_policy.remove(name)).unwrap_or_default();
-    bindings.sort_by(|a, b| a.name.cmp(&b.name));
-    bindings
-}
-
-fn validation_spec(spec: ValidatingAdmissionPolicySpec) -> ValidationPolicySpec {
-    ValidationPolicySpec {
-        param_kind: spec.param_kind,
-        match_constraints: spec.match_constraints,
-        match_conditions: spec.match_conditions,
-        variables: spec.variables,
-        validations: spec.validations.into_iter().map(validation).collect(),
-        audit_annotations: spec.audit_annotations,
-        failure_policy: spec.failure_policy,
-        ..ValidationPolicySpec::default()
+impl Bindings {
+    /// Takes those of one policy, in the order of their names.
+    pub(crate) fn take(&mut self, policy: Option<&str>) -> Vec<BindingSource> {
+        let mut bindings = policy.and_then(|policy| self.by_policy.remove(policy)).unwrap_or_default();
+        bindings.sort_by(|a, b| a.name.cmp(&b.name));
+        bindings
     }
 }
 
-fn validation(validation: AdmissionValidation) -> Validation {
-    Validation {
-        expression: validation.expression,
-        message: validation.message,
-        message_expression: validation.message_expression,
-        reason: validation.reason.unwrap_or(Reason::Invalid),
-        ..Validation::default()
-    }
-}
-
-fn mutation_spec(spec: MutatingAdmissionPolicySpec) -> MutationPolicySpec {
-    let mutations = spec.mutations.into_iter().map(|mutation| Mutation {
-        patch_type: Some(match mutation.patch_type {
-            AdmissionPatchType::ApplyConfiguration => PatchType::ApplyConfiguration,
-            AdmissionPatchType::JSONPatch => PatchType::JSONPatch,
-        }),
-        json_patch: mutation.json_patch,
-        apply_configuration: mutation.apply_configuration,
-        ..Mutation::default()
-    });
-    MutationPolicySpec {
-        param_kind: spec.param_kind,
-        match_constraints: spec.match_constraints,
-        match_conditions: spec.match_conditions,
-        variables: spec.variables,
-        mutations: mutations.collect(),
-        failure_policy: spec.failure_policy,
-        reinvocation_policy: spec.reinvocation_policy,
-        ..MutationPolicySpec::default()
-    }
-}
-
-/// What the API server demands of a `ValidatingAdmissionPolicy` and its bindings.
-pub(crate) fn check_validation(
-    spec: &ValidationPolicySpec,
-    bindings: &[BindingSource],
-) -> Result<(), DefinitionError> {
-    check_policy(spec.param_kind.as_ref(), &spec.match_constraints, &spec.variables, false)?;
-    check_condition_names(spec.match_conditions.iter().map(|condition| condition.name.as_str()))?;
-    for (index, validation) in spec.validations.iter().enumerate() {
-        let field = |name: &str| format!("validations[{index}].{name}");
-        for (name, text) in
-            [("message", &validation.message), ("messageExpression", &validation.message_expression)]
-        {
-            if text.as_ref().is_some_and(|text| !text.is_empty() && text.trim().is_empty()) {
-                return Err(DefinitionError::field(field(name), "must be non-empty if specified"));
-            }
+impl FromIterator<(String, BindingSource)> for Bindings {
+    /// Takes bindings, each with the name of its policy.
+    fn from_iter<I: IntoIterator<Item = (String, BindingSource)>>(bindings: I) -> Self {
+        let mut by_policy: HashMap<String, Vec<BindingSource>> = HashMap::new();
+        for (policy, binding) in bindings {
+            by_policy.entry(policy).or_default().push(binding);
         }
-        if validation.reason == Reason::Unauthorized {
-            let problem = "must be Forbidden, Invalid or RequestEntityTooLarge";
-            return Err(DefinitionError::field(field("reason"), problem));
-        }
-        if validation.message.as_ref().is_some_and(|message| message.trim().contains(['\n', '\r'])) {
-            return Err(DefinitionError::field(field("message"), "must not contain line breaks"));
-        }
+        Self { by_policy }
     }
-    if spec.audit_annotations.len() > MAX_AUDIT_ANNOTATIONS {
-        let problem = format!("must not have more than {MAX_AUDIT_ANNOTATIONS} entries");
-        return Err(DefinitionError::field("auditAnnotations", problem));
-    }
-    for binding in bindings {
-        check_binding(binding, false)
-            .and_then(|()| check_actions(binding))
-            .map_err(|error| binding.blame(error))?;
-    }
-    Ok(())
 }
 
-/// What the API server demands of a `MutatingAdmissionPolicy` and its bindings.
-pub(crate) fn check_mutation(
-    spec: &MutationPolicySpec,
-    bindings: &[BindingSource],
-) -> Result<(), DefinitionError> {
-    check_policy(spec.param_kind.as_ref(), &spec.match_constraints, &spec.variables, true)?;
-    check_condition_names(spec.match_conditions.iter().map(|condition| condition.name.as_str()))?;
-    for binding in bindings {
-        check_binding(binding, true).map_err(|error| binding.blame(error))?;
-    }
-    Ok(())
-}
-
-fn check_policy(
+/// Checks what both kinds of policies have.
+pub(crate) fn check_policy(
     kind: Option<&ParamKind>,
     constraints: &MatchConstraints,
     variables: &[Variable],
-    mutates: bool,
+    purpose: Purpose,
 ) -> Result<(), DefinitionError> {
     for (field, value) in
         kind.into_iter().flat_map(|kind| [("apiVersion", &kind.api_version), ("kind", &kind.kind)])
@@ -206,15 +81,16 @@ fn check_policy(
             return Err(DefinitionError::field(format!("variables[{index}].name"), problem));
         }
     }
-    check_constraints("matchConstraints", constraints, mutates)
+    check_constraints("matchConstraints", constraints, purpose)
 }
 
-fn check_condition_names<'n>(names: impl Iterator<Item = &'n str>) -> Result<(), DefinitionError> {
+/// Checks the names of matchConditions.
+pub(crate) fn check_condition_names<'n>(names: impl Iterator<Item = &'n str>) -> Result<(), DefinitionError> {
     let mut seen: Vec<&str> = Vec::new();
     for (index, name) in names.enumerate() {
         let field = format!("matchConditions[{index}].name");
         let part = name.split_once('/').map_or(name, |(_, part)| part);
-        if !annotation::is_name_part(part) {
+        if !is_name_part(part) {
             let problem = "must be a qualified name: at most 63 letters, digits, '-', '_' and '.', with a letter \
                            or digit at both ends";
             return Err(DefinitionError::field(field, problem));
@@ -227,9 +103,10 @@ fn check_condition_names<'n>(names: impl Iterator<Item = &'n str>) -> Result<(),
     Ok(())
 }
 
-fn check_binding(binding: &BindingSource, mutates: bool) -> Result<(), DefinitionError> {
+/// Checks what both kinds of bindings have.
+pub(crate) fn check_binding(binding: &BindingSource, purpose: Purpose) -> Result<(), DefinitionError> {
     if let Some(constraints) = &binding.constraints {
-        check_constraints("matchResources", constraints, mutates)?;
+        check_constraints("matchResources", constraints, purpose)?;
     }
     match &binding.param_ref {
         Some(ParamRef { parameter_not_found_action: None, .. }) => {
@@ -244,28 +121,10 @@ fn check_binding(binding: &BindingSource, mutates: bool) -> Result<(), Definitio
     }
 }
 
-fn check_actions(binding: &BindingSource) -> Result<(), DefinitionError> {
-    let actions = &binding.actions;
-    let times = |action| actions.iter().filter(|other| **other == action).count();
-    let twice = [ValidationAction::Deny, ValidationAction::Warn, ValidationAction::Audit]
-        .into_iter()
-        .any(|action| times(action) > 1);
-    let problem = if actions.is_empty() {
-        "must not be empty"
-    } else if twice {
-        "must not name an action twice"
-    } else if times(ValidationAction::Deny) > 0 && times(ValidationAction::Warn) > 0 {
-        "must not contain both Deny and Warn"
-    } else {
-        return Ok(());
-    };
-    Err(DefinitionError::field("validationActions", problem))
-}
-
 fn check_constraints(
     field: &str,
     constraints: &MatchConstraints,
-    mutates: bool,
+    purpose: Purpose,
 ) -> Result<(), DefinitionError> {
     let lists = [
         ("resourceRules", &constraints.resource_rules),
@@ -275,7 +134,10 @@ fn check_constraints(
         for (index, rule) in rules.iter().enumerate() {
             let field = format!("{field}.{list}[{index}]");
             check_rule(&field, rule)?;
-            if mutates && list == "resourceRules" && rule.operations.contains(&OperationType::Delete) {
+            if purpose == Purpose::Mutation
+                && list == "resourceRules"
+                && rule.operations.contains(&OperationType::Delete)
+            {
                 let problem = "DELETE has no object that could be changed";
                 return Err(DefinitionError::field(format!("{field}.operations"), problem));
             }

@@ -1,13 +1,11 @@
-//! Keys of audit annotations, and of labels.
+//! Keys of audit annotations.
 //!
 //! The API server puts `<webhook name>/` before a key, so a key has to be the name part of a qualified name:
 //! at most 63 letters, digits, `-`, `_` and `.`, with a letter or digit at both ends. Names of policies may be
 //! longer than that.
 
-/// Longest name part of a qualified name.
-pub(crate) const MAX_KEY: usize = 63;
-/// Longest domain before a name part.
-const MAX_DOMAIN: usize = 253;
+use crate::matching::qualified_name::MAX_NAME_PART as MAX_KEY;
+
 /// Key of the failures that a policy only notes down.
 pub(crate) const VIOLATIONS: &str = "violations";
 /// Longest key in an `auditAnnotations` entry, so that some of the policy's name fits before it.
@@ -35,39 +33,6 @@ pub(crate) fn long_key(policy: &str, suffix: &str) -> String {
     let digest = format!("{:08x}", digest(&format!("{policy}/{suffix}")));
     let kept: String = suffix.chars().take(MAX_KEY - digest.len() - 1).collect();
     format!("{kept}-{digest}")
-}
-
-/// Whether `name` can be the name part of a qualified name.
-pub(crate) fn is_name_part(name: &str) -> bool {
-    let inner = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
-    let ends = |byte: Option<&u8>| byte.is_some_and(u8::is_ascii_alphanumeric);
-    let bytes = name.as_bytes();
-    bytes.len() <= MAX_KEY
-        && bytes.iter().all(|byte| inner(*byte))
-        && ends(bytes.first())
-        && ends(bytes.last())
-}
-
-/// Whether `name` can be the key of a label: a name part, with a domain and a slash before it or without.
-pub(crate) fn is_qualified_name(name: &str) -> bool {
-    match name.split_once('/') {
-        None => is_name_part(name),
-        Some((domain, part)) => is_domain(domain) && is_name_part(part),
-    }
-}
-
-/// Whether `value` can be the value of a label.
-pub(crate) fn is_label_value(value: &str) -> bool {
-    value.is_empty() || is_name_part(value)
-}
-
-/// RFC 1123: labels of small letters, digits and hyphens inside, with dots between them.
-fn is_domain(domain: &str) -> bool {
-    let is_label = |label: &str| {
-        let small = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
-        !label.is_empty() && !label.starts_with('-') && !label.ends_with('-') && label.bytes().all(small)
-    };
-    domain.len() <= MAX_DOMAIN && domain.split('.').all(is_label)
 }
 
 /// FNV-1a, 32 bits: stable over versions and processes.
