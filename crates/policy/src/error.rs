@@ -135,7 +135,7 @@ impl PolicyError {
         if internal { (500, "InternalError") } else { (422, "Invalid") }
     }
 
-    /// Whether the policy's expressions have spent their budget, which ends the policy.
+    /// Returns whether the policy's expressions have spent their budget, which ends the policy.
     pub(crate) fn is_out_of_budget(&self) -> bool {
         matches!(self, Self::Evaluation(_, EvalError::BudgetExceeded))
     }

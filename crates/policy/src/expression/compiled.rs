@@ -61,7 +61,7 @@ impl Expression {
         let what = what.into();
         match Program::compile(source, scope) {
             Ok(program) => {
-                uses.note(&program);
+                uses.add_program(&program);
                 Ok(Self { what, program })
             }
             Err(error) => Err(DefinitionError::Expression(what, error)),
@@ -97,7 +97,7 @@ impl Expression {
         &self.what
     }
 
-    /// Whether it, or a variable that it uses, asks what somebody may do.
+    /// Returns whether it, or a variable that it uses, asks what somebody may do.
     pub(crate) fn asks_authorizer(&self) -> bool {
         asks_authorizer(&self.program)
     }
@@ -135,12 +135,12 @@ pub(crate) struct Uses {
 }
 
 impl Uses {
-    /// Whether one of them asks what somebody may do.
+    /// Returns whether one of them asks what somebody may do.
     pub(crate) fn authorizer(self) -> bool {
         self.authorizer
     }
 
-    fn note(&mut self, program: &Program) {
+    fn add_program(&mut self, program: &Program) {
         self.object |= program.uses("object");
         self.old_object |= program.uses("oldObject");
         self.request |= program.uses("request");
@@ -172,7 +172,7 @@ pub(crate) fn condition_scope(params: bool) -> Scope {
 }
 
 /// The scope of a policy's other expressions, with its variables; each sees those before it.
-pub(crate) fn scope_with(
+pub(crate) fn compile_scope(
     variables: &[Variable],
     params: bool,
     purpose: Purpose,
@@ -199,7 +199,7 @@ pub(crate) fn scope_with(
         let what = format!("variables.{}", variable.name);
         let program = Program::compile(&variable.expression, &scope)
             .map_err(|error| DefinitionError::Expression(what, error))?;
-        uses.note(&program);
+        uses.add_program(&program);
         scope.define(&variable.name, program);
     }
     Ok(scope)
@@ -274,20 +274,20 @@ pub(crate) struct Inputs<'a> {
     /// The request, when the policy asks what its user may do.
     asking: Option<(&'a Request, &'a dyn Authorizer)>,
     uses: Uses,
-    pub(crate) patience: &'a Patience,
+    pub(crate) time: &'a TimeBudget,
 }
 
 /// How long one policy has taken for one review. Looking at a clock takes as long as a short expression, so that it
 /// is looked at once there has been some work.
 #[derive(Debug, Default)]
-pub(crate) struct Patience {
+pub(crate) struct TimeBudget {
     /// Since the last look.
     steps: Cell<u64>,
     deadline: Cell<Option<Instant>>,
 }
 
-impl Patience {
-    fn take(&self, steps: u64) -> Result<(), PolicyError> {
+impl TimeBudget {
+    fn spend(&self, steps: u64) -> Result<(), PolicyError> {
         let steps = self.steps.get().saturating_add(steps);
         self.steps.set(steps);
         if steps < STEPS_BETWEEN_LOOKS {
@@ -307,22 +307,22 @@ impl Patience {
     }
 
     /// Before a change is carried out: an error once the policy has taken too long.
-    pub(crate) fn take_change(&self) -> Result<(), PolicyError> {
-        self.take(STEPS_OF_A_CHANGE)
+    pub(crate) fn spend_change(&self) -> Result<(), PolicyError> {
+        self.spend(STEPS_OF_A_CHANGE)
     }
 
     /// Before an operation of a patch that copies or moves so many bytes, likewise.
-    pub(crate) fn take_operation(&self, bytes: usize) -> Result<(), PolicyError> {
+    pub(crate) fn spend_operation(&self, bytes: usize) -> Result<(), PolicyError> {
         let copying = u64::try_from(bytes / BYTES_OF_A_STEP).unwrap_or(u64::MAX);
-        self.take(copying.saturating_add(STEPS_OF_AN_OPERATION))
+        self.spend(copying.saturating_add(STEPS_OF_AN_OPERATION))
     }
 
     /// That of a policy which has taken too long already, but has not looked yet.
     #[cfg(test)]
-    pub(crate) fn spent() -> Self {
-        let patience = Self::default();
-        patience.deadline.set(Instant::now().checked_sub(MAX_DURATION));
-        patience
+    pub(crate) fn exhausted() -> Self {
+        let time = Self::default();
+        time.deadline.set(Instant::now().checked_sub(MAX_DURATION));
+        time
     }
 }
 
@@ -332,7 +332,7 @@ impl<'a> Inputs<'a> {
         documents: &'a Documents<'_>,
         uses: Uses,
         family: Family,
-        patience: &'a Patience,
+        time: &'a TimeBudget,
     ) -> Result<Self, PolicyError> {
         Ok(Self {
             object: if uses.object { documents.object()? } else { None },
@@ -342,7 +342,7 @@ impl<'a> Inputs<'a> {
             params: None,
             asking: uses.authorizer.then_some((documents.review.request, documents.review.authorizer)),
             uses,
-            patience,
+            time,
         })
     }
 
@@ -402,7 +402,7 @@ impl<'a> Inputs<'a> {
 
     /// An error once the policy has taken too long.
     pub(crate) fn check_time(&self, activation: &Activation<'_>) -> Result<(), PolicyError> {
-        self.patience.take(activation.take_steps().saturating_add(STEPS_AROUND))
+        self.time.spend(activation.take_steps().saturating_add(STEPS_AROUND))
     }
 }
 
@@ -430,33 +430,33 @@ fn is_identifier(name: &str) -> bool {
 mod tests {
     use std::time::{Duration, Instant};
 
-    use super::{Patience, STEPS_BETWEEN_LOOKS};
+    use super::{STEPS_BETWEEN_LOOKS, TimeBudget};
     use crate::error::PolicyError;
 
     #[test]
     fn a_policy_that_has_taken_too_long_is_stopped_once_it_has_worked() {
-        let patience = Patience::default();
-        assert!(patience.take(STEPS_BETWEEN_LOOKS - 1).is_ok());
-        assert_eq!(patience.deadline.get(), None);
-        assert!(patience.take(1).is_ok());
-        assert!(patience.deadline.get().is_some());
-        patience.deadline.set(Instant::now().checked_sub(Duration::from_secs(1)));
-        assert!(patience.take(STEPS_BETWEEN_LOOKS - 1).is_ok());
-        assert!(matches!(patience.take(1), Err(PolicyError::TooLong(_))));
-        assert!(matches!(patience.take(1), Err(PolicyError::TooLong(_))), "it stays so");
+        let time = TimeBudget::default();
+        assert!(time.spend(STEPS_BETWEEN_LOOKS - 1).is_ok());
+        assert_eq!(time.deadline.get(), None);
+        assert!(time.spend(1).is_ok());
+        assert!(time.deadline.get().is_some());
+        time.deadline.set(Instant::now().checked_sub(Duration::from_secs(1)));
+        assert!(time.spend(STEPS_BETWEEN_LOOKS - 1).is_ok());
+        assert!(matches!(time.spend(1), Err(PolicyError::TooLong(_))));
+        assert!(matches!(time.spend(1), Err(PolicyError::TooLong(_))), "it stays so");
     }
 
     #[test]
     fn few_changes_and_small_patches_take_no_look_but_many_or_large_ones_do() {
-        type Take = fn(&Patience) -> Result<(), PolicyError>;
+        type Take = fn(&TimeBudget) -> Result<(), PolicyError>;
         let one = |take: Take, times: usize| {
-            let patience = Patience::spent();
-            (0..times).try_for_each(|_| take(&patience)).is_err()
+            let time = TimeBudget::exhausted();
+            (0..times).try_for_each(|_| take(&time)).is_err()
         };
         let rows: [(Take, usize, usize); 3] = [
-            (Patience::take_change, 3, 4),
-            (|patience| patience.take_operation(0), 60, 64),
-            (|patience| patience.take_operation(16 * 1024 * 1024), 0, 1),
+            (TimeBudget::spend_change, 3, 4),
+            (|time| time.spend_operation(0), 60, 64),
+            (|time| time.spend_operation(16 * 1024 * 1024), 0, 1),
         ];
         for (take, few, many) in rows {
             assert!(!one(take, few), "{few}");

@@ -11,7 +11,7 @@ use crate::family::Family;
 #[derive(Clone, Debug)]
 pub(crate) struct Conditions {
     family: Family,
-    all: Vec<Expression>,
+    expressions: Vec<Expression>,
 }
 
 impl Conditions {
@@ -23,7 +23,7 @@ impl Conditions {
         uses: &mut Uses,
     ) -> Result<Self, DefinitionError> {
         let scope = condition_scope(params);
-        let all = conditions
+        let expressions = conditions
             .iter()
             .map(|condition| {
                 let what = format!("matchConditions[{:?}]", condition.name);
@@ -32,16 +32,16 @@ impl Conditions {
                 Ok(expression.named_by(family))
             })
             .collect::<Result<_, _>>()?;
-        Ok(Self { family, all })
+        Ok(Self { family, expressions })
     }
 
-    /// Whether there is none.
+    /// Returns whether there is none.
     pub(crate) fn is_empty(&self) -> bool {
-        self.all.is_empty()
+        self.expressions.is_empty()
     }
 
-    /// Whether all are true. One that is false beats those that err, wherever it stands. `activation` may be that
-    /// of any scope of the policy; its budget is used up afterwards.
+    /// Returns whether all are true. One that is false beats those that fail, wherever it stands. `activation` may be
+    /// that of any scope of the policy; its budget is used up afterwards.
     pub(crate) fn hold<'a>(
         &self,
         inputs: &Inputs<'a>,
@@ -55,16 +55,16 @@ impl Conditions {
             inputs.show_namespace(false, activation);
         }
         activation.set_budget(Budget::MATCH_CONDITIONS);
-        let held = self.judge(inputs, activation);
+        let held = self.evaluate_all(inputs, activation);
         if hidden {
             inputs.show_namespace(true, activation);
         }
         held
     }
 
-    fn judge(&self, inputs: &Inputs<'_>, activation: &Activation<'_>) -> Result<bool, PolicyError> {
+    fn evaluate_all(&self, inputs: &Inputs<'_>, activation: &Activation<'_>) -> Result<bool, PolicyError> {
         let mut errors = Vec::new();
-        for condition in &self.all {
+        for condition in &self.expressions {
             inputs.check_time(activation)?;
             match condition.evaluate_bool(activation) {
                 Ok(true) => {}

@@ -54,7 +54,7 @@ impl Template {
             if !before.is_empty() {
                 parts.push(Part::Text(before.to_owned()));
             }
-            let (expression, length) = first_expression(field, after, scope, uses)?;
+            let (expression, length) = compile_first_expression(field, after, scope, uses)?;
             parts.push(Part::Expression(expression));
             rest = after.get(length..).unwrap_or_default();
         }
@@ -82,7 +82,7 @@ impl Template {
                 for part in parts {
                     match part {
                         Part::Text(literal) => text.push_str(literal),
-                        Part::Expression(expression) => match scalar(expression, activation)? {
+                        Part::Expression(expression) => match evaluate_scalar(expression, activation)? {
                             Value::String(value) => text.push_str(&value),
                             other => text.push_str(&other.to_string()),
                         },
@@ -108,7 +108,7 @@ impl Whole {
     }
 }
 
-fn scalar(expression: &Expression, activation: &Activation<'_>) -> Result<Value, PolicyError> {
+fn evaluate_scalar(expression: &Expression, activation: &Activation<'_>) -> Result<Value, PolicyError> {
     let value = expression.evaluate(activation)?;
     match value.to_json() {
         Ok(scalar @ (Value::String(_) | Value::Number(_) | Value::Bool(_))) => Ok(scalar),
@@ -118,7 +118,7 @@ fn scalar(expression: &Expression, activation: &Activation<'_>) -> Result<Value,
 
 /// The expression at the beginning of `text`, and where the text after its `}}` begins. Braces of maps may
 /// stand in an expression (`{'a': {'b': 1}}`), so it ends at the first `}}` that makes it one.
-fn first_expression(
+fn compile_first_expression(
     field: &str,
     text: &str,
     scope: &Scope,

@@ -53,14 +53,21 @@ impl Index {
             let operations: Vec<Operation> = rule.operations().collect();
             for group in &rule.groups {
                 for (resource, sub) in &rule.resources {
-                    self.add(index, &operations, group, resource, sub);
+                    self.add_resource(index, &operations, group, resource, sub);
                 }
             }
         }
         self.rules.insert(matcher.rules.clone(), IndexMap::from([(matcher.selectors.clone(), vec![policy])]));
     }
 
-    fn add(&mut self, index: usize, operations: &[Operation], group: &str, resource: &str, sub: &str) {
+    fn add_resource(
+        &mut self,
+        index: usize,
+        operations: &[Operation],
+        group: &str,
+        resource: &str,
+        sub: &str,
+    ) {
         let place = self.groups.entry(group).entry(resource).entry(sub);
         for operation in operations {
             if let Some(rules) = place.rules.get_mut(*operation as usize)
@@ -79,18 +86,18 @@ impl Index {
         schemas: &'m Schemas,
     ) -> Vec<Candidates<'m>> {
         let mut found = Vec::new();
-        self.collect(request, &request.resource, &request.sub_resource, &mut found);
+        self.collect_rules(request, &request.resource, &request.sub_resource, &mut found);
         if let Some(resource) = &request.request_resource
             && (*resource != request.resource || request.request_sub_resource != request.sub_resource)
         {
-            self.collect(request, resource, &request.request_sub_resource, &mut found);
+            self.collect_rules(request, resource, &request.request_sub_resource, &mut found);
         }
         let own = &request.resource;
         for Served { resource, sub_resource, .. } in
             schemas.equivalents(&own.group, &own.resource, &request.sub_resource)
         {
             if resource.group != own.group || resource.resource != own.resource {
-                self.collect(request, resource, sub_resource, &mut found);
+                self.collect_rules(request, resource, sub_resource, &mut found);
             }
         }
         found.sort_unstable();
@@ -102,7 +109,7 @@ impl Index {
         found.into_iter().filter_map(matching).collect()
     }
 
-    fn collect(
+    fn collect_rules(
         &self,
         request: &Request,
         resource: &GroupVersionResource,

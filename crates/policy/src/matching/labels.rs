@@ -26,9 +26,9 @@ impl<'d, 'a> Labels<'d, 'a> {
         Self { documents, namespace: OnceCell::new(), object: OnceCell::new(), old_object: OnceCell::new() }
     }
 
-    /// Whether the namespace matches. What has none is in whatever namespace is asked for.
+    /// Returns whether the namespace matches. What has none is in whatever namespace is asked for.
     pub(crate) fn match_namespace(&self, selector: &Selector) -> Result<bool, PolicyError> {
-        match found(&self.namespace, || self.namespace()) {
+        match get_or_find(&self.namespace, || self.namespace()) {
             Ok(labels) => Ok(labels.is_none_or(|labels| selector.matches(labels))),
             Err(unknown) => {
                 let request = self.documents.review.request;
@@ -39,14 +39,15 @@ impl<'d, 'a> Labels<'d, 'a> {
         }
     }
 
-    /// Whether the object matches, or the one that was there before.
+    /// Returns whether the object matches, or the one that was there before.
     pub(crate) fn match_object(&self, selector: &Selector) -> Result<bool, PolicyError> {
         let matches = |labels: Option<Set<'_>>| labels.is_some_and(|labels| selector.matches(labels));
-        let object = found(&self.object, || Ok(self.documents.object()?.and_then(labels_if_any)));
+        let object = get_or_find(&self.object, || Ok(self.documents.object()?.and_then(labels_if_any)));
         if matches(object.map_err(PolicyError::clone)?) {
             return Ok(true);
         }
-        let old_object = found(&self.old_object, || Ok(self.documents.old_object()?.and_then(labels_if_any)));
+        let old_object =
+            get_or_find(&self.old_object, || Ok(self.documents.old_object()?.and_then(labels_if_any)));
         Ok(matches(old_object.map_err(PolicyError::clone)?))
     }
 
@@ -74,7 +75,7 @@ impl<'d, 'a> Labels<'d, 'a> {
     }
 }
 
-fn found<'c, 'd>(
+fn get_or_find<'c, 'd>(
     cell: &'c Found<'d>,
     find: impl FnOnce() -> Result<Option<Set<'d>>, PolicyError>,
 ) -> Result<Option<Set<'d>>, &'c PolicyError> {

@@ -101,18 +101,18 @@ impl Matcher {
 }
 
 impl Rules {
-    /// Whether they match, and as which version they want to see the object. `Exact` looks at the resource that was
+    /// Returns as which version they want to see the object, if they match. `Exact` looks at the resource that was
     /// asked for alone; `Equivalent` also at the version in which the API server hands the object over, and at all
     /// others that hold the same objects.
     pub(crate) fn matches<'m>(&self, request: &'m Request, schemas: &'m Schemas) -> Option<Matching<'m>> {
         // The index has looked at the others already: these tell more.
-        match self.matching(&self.excluded, request, schemas) {
-            None | Some(Matching::Unknown) => self.matching(&self.included, request, schemas),
+        match self.find_match(&self.excluded, request, schemas) {
+            None | Some(Matching::Unknown) => self.find_match(&self.included, request, schemas),
             Some(_) => None,
         }
     }
 
-    fn matching<'m>(
+    fn find_match<'m>(
         &self,
         rules: &[Rule],
         request: &'m Request,
@@ -154,7 +154,7 @@ impl Rules {
 }
 
 impl Selectors {
-    /// Whether both match. One that does not match beats the other that cannot be told, as in Kubernetes.
+    /// Returns whether both match. One that does not match beats the other that cannot be told, as in Kubernetes.
     pub(crate) fn match_labels(&self, labels: &Labels<'_, '_>) -> Result<bool, PolicyError> {
         let namespace =
             if self.namespace.is_empty() { Ok(true) } else { labels.match_namespace(&self.namespace) };
@@ -233,7 +233,7 @@ impl Rule {
         named.flat_map(|(group, (name, sub))| schemas.of_resource(group, &self.versions, name, sub)).collect()
     }
 
-    /// Whether the resource is named in so many words, in whatever version.
+    /// Returns whether the resource is named in so many words, in whatever version.
     fn names(&self, request: &Request, resource: &GroupVersionResource, sub_resource: &str) -> bool {
         self.groups.contains(&resource.group)
             && self.resources.iter().any(|(name, sub)| *name == resource.resource && sub == sub_resource)

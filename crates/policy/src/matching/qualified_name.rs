@@ -5,7 +5,7 @@ pub(crate) const MAX_NAME_PART: usize = 63;
 /// Longest domain before a name part.
 const MAX_DOMAIN: usize = 253;
 
-/// Whether `name` can be the name part of a qualified name.
+/// Returns whether `name` can be the name part of a qualified name.
 pub(crate) fn is_name_part(name: &str) -> bool {
     let inner = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
     let ends = |byte: Option<&u8>| byte.is_some_and(u8::is_ascii_alphanumeric);
@@ -16,7 +16,7 @@ pub(crate) fn is_name_part(name: &str) -> bool {
         && ends(bytes.last())
 }
 
-/// Whether `name` can be the key of a label: a name part, with a domain and a slash before it or without.
+/// Returns whether `name` can be the key of a label: a name part, with a domain and a slash before it or without.
 pub(crate) fn is_qualified_name(name: &str) -> bool {
     match name.split_once('/') {
         None => is_name_part(name),
@@ -24,7 +24,7 @@ pub(crate) fn is_qualified_name(name: &str) -> bool {
     }
 }
 
-/// Whether `value` can be the value of a label.
+/// Returns whether `value` can be the value of a label.
 pub(crate) fn is_label_value(value: &str) -> bool {
     value.is_empty() || is_name_part(value)
 }

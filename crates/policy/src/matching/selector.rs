@@ -67,17 +67,17 @@ impl Selector {
         Ok(Self { requirements })
     }
 
-    /// Whether it matches everything.
+    /// Returns whether it matches everything.
     pub(crate) fn is_empty(&self) -> bool {
         self.requirements.is_empty()
     }
 
-    /// Whether the labels in the metadata of `object` match.
+    /// Returns whether the labels in the metadata of `object` match.
     pub(crate) fn matches_object(&self, object: Node<'_>) -> bool {
         self.matches(object.at(&["metadata", "labels"]).and_then(Node::as_object))
     }
 
-    /// Whether a namespace known by nothing but its name matches; `None` if its other labels matter.
+    /// Returns whether a namespace known by nothing but its name matches; `None` if its other labels matter.
     pub(crate) fn matches_name(&self, name: &str) -> Option<bool> {
         let mut open = false;
         for requirement in &self.requirements {
@@ -90,7 +90,7 @@ impl Selector {
         (!open).then_some(true)
     }
 
-    /// Whether these labels match.
+    /// Returns whether these labels match.
     pub(crate) fn matches(&self, labels: Option<Object<'_>>) -> bool {
         self.requirements.iter().all(|requirement| {
             let label = labels.and_then(|labels| labels.get(&requirement.key)).and_then(Node::as_str);

@@ -2,7 +2,7 @@
 
 use std::cell::OnceCell;
 
-use sallyport_document::{Document, Node, Tree};
+use sallyport_document::{Document, Node, Part, Tree};
 
 use crate::error::PolicyError;
 use crate::review::documents::unwritable;
@@ -43,7 +43,7 @@ impl<'r> Current<'r> {
 
     /// Lets `change` change the object, which is `received` if it is still that. It must say so if it changed
     /// anything.
-    pub(crate) fn change<E>(
+    pub(crate) fn change_object<E>(
         &mut self,
         received: impl FnOnce() -> Tree<'r>,
         change: impl FnOnce(&mut Tree<'r>) -> Result<bool, E>,
@@ -56,5 +56,50 @@ impl<'r> Current<'r> {
             Ok(true) | Err(_) => drop(self.document.take()),
         }
         changed
+    }
+
+    /// Lets `change` change a copy of the object, which is `received` if it is still that, with the object as it was
+    /// beside it. The copy takes the object's place if `change` returns true and the two differ. Returns whether the
+    /// object changed.
+    pub(crate) fn replace_object<E>(
+        &mut self,
+        received: impl FnOnce() -> Tree<'r>,
+        change: impl FnOnce(&mut Tree<'r>, Part<'_>) -> Result<bool, E>,
+    ) -> Result<bool, E> {
+        let fresh;
+        let before = if let Some(tree) = &self.tree {
+            tree
+        } else {
+            fresh = received();
+            &fresh
+        };
+        let mut copy = before.clone();
+        if !change(&mut copy, before.part())? || equal(before.part(), copy.part()) {
+            return Ok(false);
+        }
+        self.set(Some(copy));
+        Ok(true)
+    }
+}
+
+/// Returns whether two parts are equal as values. What both left where it lay is seen at once to be the same.
+fn equal(left: Part<'_>, right: Part<'_>) -> bool {
+    match (left, right) {
+        (Part::Read(left), right) => left == right,
+        (left, Part::Read(right)) => right == left,
+        (Part::Made(left), right) => right == *left,
+        (left, Part::Made(right)) => left == *right,
+        (Part::Object(left), Part::Object(right)) => {
+            left.len() == right.len()
+                && left
+                    .iter()
+                    .zip(right)
+                    .all(|((one, left), (other, right))| one == other && equal(left.part(), right.part()))
+        }
+        (Part::Array(left), Part::Array(right)) => {
+            left.len() == right.len()
+                && left.iter().zip(right).all(|(left, right)| equal(left.part(), right.part()))
+        }
+        (Part::Object(_), Part::Array(_)) | (Part::Array(_), Part::Object(_)) => false,
     }
 }

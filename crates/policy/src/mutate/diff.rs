@@ -13,7 +13,7 @@ pub(crate) const MAX_PATCH_BYTES: usize = 4 * 1024 * 1024;
 /// whole. A patch longer than [`MAX_PATCH_BYTES`] is not finished: it makes something else of `before`.
 pub(crate) fn diff(before: Node<'_>, after: Part<'_>) -> Option<Vec<u8>> {
     let mut writer = Writer { path: Vec::new(), out: Vec::new() };
-    writer.value(before, after);
+    writer.write_value(before, after);
     if writer.out.is_empty() {
         return None;
     }
@@ -32,34 +32,34 @@ struct Writer<'a> {
 }
 
 impl<'a> Writer<'a> {
-    fn value(&mut self, before: Node<'a>, after: Part<'a>) {
+    fn write_value(&mut self, before: Node<'a>, after: Part<'a>) {
         if matches!(after, Part::Read(after) if before.lies_where(after)) {
             return;
         }
         if before.as_object().is_some() && after.is_object() {
-            self.map(before, after);
+            self.write_map(before, after);
         } else if let (Some(before), Some(after)) = (before.as_array(), after.items()) {
-            self.list(&before.iter().collect::<Vec<_>>(), &after);
+            self.write_list(&before.iter().collect::<Vec<_>>(), &after);
         } else if before != after {
-            self.operation("replace", Some(after));
+            self.write_operation("replace", Some(after));
         }
     }
 
-    fn map(&mut self, before: Node<'a>, after: Part<'a>) {
+    fn write_map(&mut self, before: Node<'a>, after: Part<'a>) {
         for (key, _) in before.as_object().into_iter().flat_map(Object::members) {
             if after.get(key).is_none() {
-                self.at(Token::Key(key), |writer| writer.operation("remove", None));
+                self.write_at(Token::Key(key), |writer| writer.write_operation("remove", None));
             }
         }
         after.each_member(|key, to| {
-            self.at(Token::Key(key), |writer| match before.get(key) {
-                Some(from) => writer.value(from, to),
-                None => writer.operation("add", Some(to)),
+            self.write_at(Token::Key(key), |writer| match before.get(key) {
+                Some(from) => writer.write_value(from, to),
+                None => writer.write_operation("add", Some(to)),
             });
         });
     }
 
-    fn list(&mut self, before: &[Node<'a>], after: &[Part<'a>]) {
+    fn write_list(&mut self, before: &[Node<'a>], after: &[Part<'a>]) {
         let start = before.iter().zip(after).take_while(|(a, b)| *a == *b).count();
         let (old, new) = (before.get(start..).unwrap_or_default(), after.get(start..).unwrap_or_default());
         let end = old.iter().rev().zip(new.iter().rev()).take_while(|(a, b)| *a == *b).count();
@@ -69,32 +69,32 @@ impl<'a> Writer<'a> {
             let mut remaining = old.iter().peekable();
             for (offset, to) in new.iter().enumerate() {
                 let from = remaining.next_if(|from| same_name(**from, *to));
-                self.at(Token::Index(start + offset), |writer| match from {
-                    Some(from) => writer.value(*from, *to),
-                    None => writer.operation("add", Some(*to)),
+                self.write_at(Token::Index(start + offset), |writer| match from {
+                    Some(from) => writer.write_value(*from, *to),
+                    None => writer.write_operation("add", Some(*to)),
                 });
             }
             return;
         }
         let common = old.len().min(new.len());
         for (offset, (from, to)) in old.iter().zip(new).enumerate() {
-            self.at(Token::Index(start + offset), |writer| writer.value(*from, *to));
+            self.write_at(Token::Index(start + offset), |writer| writer.write_value(*from, *to));
         }
         for offset in (common..old.len()).rev() {
-            self.at(Token::Index(start + offset), |writer| writer.operation("remove", None));
+            self.write_at(Token::Index(start + offset), |writer| writer.write_operation("remove", None));
         }
         for (offset, to) in new.iter().enumerate().skip(common) {
-            self.at(Token::Index(start + offset), |writer| writer.operation("add", Some(*to)));
+            self.write_at(Token::Index(start + offset), |writer| writer.write_operation("add", Some(*to)));
         }
     }
 
-    fn at(&mut self, token: Token<'a>, then: impl FnOnce(&mut Self)) {
+    fn write_at(&mut self, token: Token<'a>, then: impl FnOnce(&mut Self)) {
         self.path.push(token);
         then(self);
         self.path.pop();
     }
 
-    fn operation(&mut self, operation: &str, value: Option<Part<'_>>) {
+    fn write_operation(&mut self, operation: &str, value: Option<Part<'_>>) {
         // Every operation repeats its path, which can be long.
         if self.out.len() > MAX_PATCH_BYTES {
             return;
@@ -135,7 +135,7 @@ fn escape(key: &str, pointer: &mut String) {
     }
 }
 
-/// Whether every entry of `old` is found by its name in `new`, in the same order. An empty `old` is.
+/// Returns whether every entry of `old` is found by its name in `new`, in the same order. An empty `old` is.
 fn inserted_only(old: &[Node<'_>], new: &[Part<'_>]) -> bool {
     let mut new = new.iter();
     old.iter().all(|from| new.any(|to| same_name(*from, *to)))

@@ -16,13 +16,13 @@ use crate::schema::{Key, List, Relation, Schema};
 /// Most comparisons of items, from which on they are looked up instead.
 const MAX_COMPARISONS: usize = 10_000;
 
-/// Merges `overlay` into `target`; whether that changed anything. After an error `target` may be half merged.
+/// Merges `overlay` into `target`. Returns whether `target` changed. After an error it may be half merged.
 pub(crate) fn merge(
     target: &mut Tree<'_>,
     overlay: Map<String, Value>,
     schema: Schema<'_>,
 ) -> Result<bool, MergeError> {
-    Merge { path: Vec::new() }.object(target, overlay, Some(schema))
+    Merge { path: Vec::new() }.merge_object(target, overlay, Some(schema))
 }
 
 struct Merge {
@@ -30,7 +30,7 @@ struct Merge {
 }
 
 impl Merge {
-    fn object(
+    fn merge_object(
         &mut self,
         target: &mut Tree<'_>,
         overlay: Map<String, Value>,
@@ -57,13 +57,13 @@ impl Merge {
             let present = fields.contains_key(name.as_str());
             self.path.push(name.clone());
             let existing = fields.entry(Cow::Owned(name)).or_insert(Tree::Made(Value::Null));
-            changed |= self.field(existing, value, field)? || !present;
+            changed |= self.merge_field(existing, value, field)? || !present;
             self.path.pop();
         }
         Ok(changed)
     }
 
-    fn field(
+    fn merge_field(
         &mut self,
         target: &mut Tree<'_>,
         overlay: Value,
@@ -71,11 +71,11 @@ impl Merge {
     ) -> Result<bool, MergeError> {
         let list = schema.and_then(|schema| schema.list().map(|list| (schema, list)));
         match (list, overlay) {
-            (_, Value::Object(overlay)) if !only_list(schema) => self.object(target, overlay, schema),
+            (_, Value::Object(overlay)) if !only_list(schema) => self.merge_object(target, overlay, schema),
             (Some((schema, list @ List { relation: Relation::Map(keys), .. })), overlay) => {
-                self.list(target, overlay, keys, schema.at(list.items))
+                self.merge_list(target, overlay, keys, schema.at(list.items))
             }
-            (Some((_, List { relation: Relation::Set, .. })), overlay) => self.set(target, overlay),
+            (Some((_, List { relation: Relation::Set, .. })), overlay) => self.merge_set(target, overlay),
             (_, overlay) if target.part() == overlay => Ok(false),
             (_, overlay) => {
                 *target = Tree::Made(overlay);
@@ -84,7 +84,7 @@ impl Merge {
         }
     }
 
-    fn list(
+    fn merge_list(
         &mut self,
         target: &mut Tree<'_>,
         overlay: Value,
@@ -92,9 +92,9 @@ impl Merge {
         schema: Schema<'_>,
     ) -> Result<bool, MergeError> {
         let mut changed = target.part().is_null();
-        let (entries, additions) = self.lists(target, overlay)?;
+        let (entries, additions) = self.open_lists(target, overlay)?;
         let mut places = are_many(entries, &additions).then(|| {
-            let keys_of = |entry: &Tree<'_>| told_apart_by(entry.part(), keys);
+            let keys_of = |entry: &Tree<'_>| identify(entry.part(), keys);
             entries.iter().map(keys_of).zip(0..).collect::<HashMap<_, usize>>()
         });
         for addition in additions {
@@ -111,7 +111,7 @@ impl Merge {
             let found = match &mut places {
                 None => entries.iter().rposition(|entry| same_keys(entry.part(), &addition, keys)),
                 Some(places) => {
-                    let place = *places.entry(told_apart_by(Part::Made(&addition), keys)).or_insert(next);
+                    let place = *places.entry(identify(Part::Made(&addition), keys)).or_insert(next);
                     Some(place).filter(|place| *place < next)
                 }
             };
@@ -123,16 +123,16 @@ impl Merge {
             }
             if let Some(entry) = entries.get_mut(position) {
                 self.path.push(position.to_string());
-                changed |= self.object(entry, addition, Some(schema))?;
+                changed |= self.merge_object(entry, addition, Some(schema))?;
                 self.path.pop();
             }
         }
         Ok(changed)
     }
 
-    fn set(&mut self, target: &mut Tree<'_>, overlay: Value) -> Result<bool, MergeError> {
+    fn merge_set(&mut self, target: &mut Tree<'_>, overlay: Value) -> Result<bool, MergeError> {
         let mut changed = target.part().is_null();
-        let (values, additions) = self.lists(target, overlay)?;
+        let (values, additions) = self.open_lists(target, overlay)?;
         let mut known = are_many(values, &additions)
             .then(|| values.iter().map(|value| value.part().to_value()).collect::<HashSet<Value>>());
         for addition in additions {
@@ -149,7 +149,7 @@ impl Merge {
     }
 
     /// The target as a list, made so if null, and what the overlay has for it.
-    fn lists<'t, 'd>(
+    fn open_lists<'t, 'd>(
         &self,
         target: &'t mut Tree<'d>,
         overlay: Value,
@@ -164,7 +164,7 @@ impl Merge {
     }
 }
 
-/// Whether a field can only be a list that merges item by item.
+/// Returns whether a field can only be a list that merges item by item.
 fn only_list(schema: Option<Schema<'_>>) -> bool {
     let Some(schema) = schema else { return false };
     schema.map().is_none() && schema.list().is_some_and(|list| list.relation != Relation::Atomic)
@@ -185,7 +185,7 @@ fn same_keys(entry: Part<'_>, addition: &Value, keys: &[Key]) -> bool {
 }
 
 /// What tells an entry from the others: of each key its value, or what a missing one counts as.
-fn told_apart_by(entry: Part<'_>, keys: &[Key]) -> Vec<Option<Value>> {
+fn identify(entry: Part<'_>, keys: &[Key]) -> Vec<Option<Value>> {
     let value = |key: &Key| {
         let own = entry.get(&key.field).filter(|value| !value.is_null());
         own.map(Part::to_value).or_else(|| key.meant().cloned())
@@ -193,7 +193,7 @@ fn told_apart_by(entry: Part<'_>, keys: &[Key]) -> Vec<Option<Value>> {
     keys.iter().map(value).collect()
 }
 
-/// Whether comparing every addition with every item takes too long.
+/// Returns whether comparing every addition with every item takes too long.
 fn are_many(items: &[Tree<'_>], additions: &[Value]) -> bool {
     let all = items.len().saturating_add(additions.len());
     additions.len().saturating_mul(all) > MAX_COMPARISONS
@@ -203,7 +203,7 @@ fn is_empty_list(value: &Value) -> bool {
     value.as_array().is_some_and(Vec::is_empty)
 }
 
-/// Whether there is nothing in an object but fields to be removed.
+/// Returns whether there is nothing in an object but fields to be removed.
 fn only_removes(value: &Value) -> bool {
     match value {
         Value::Null => true,

@@ -10,8 +10,8 @@ use crate::family::Family;
 use crate::mutate::configuration::value::{self, Node};
 use crate::mutate::measure::{MAX_BYTES, Measure};
 use crate::mutate::overlay::Overlay;
-use crate::mutate::patch;
-use crate::mutate::patch::library::{self, Operation};
+use crate::mutate::patch::dialect::Dialect;
+use crate::mutate::patch::operation::{Operation, read_operations};
 use crate::schema::Schema;
 
 /// A compiled mutation.
@@ -25,9 +25,7 @@ pub(crate) struct CompiledMutation {
 
 #[derive(Debug)]
 pub(crate) enum Action {
-    Patch(Expression),
-    /// A JSON patch as the API server reads it.
-    LibraryPatch(Expression),
+    Patch(Expression, Dialect),
     Overlay(Overlay),
     Configuration(Expression),
 }
@@ -63,12 +61,9 @@ impl CompiledMutation {
                 let what = format!("{field}.jsonPatch.expression");
                 let wanted = [Type::list(Type::json_patch())];
                 let expression = Expression::compile_as(&wanted, what, &patch.expression, &scope, uses)?;
-                let expression = expression.named_by(family);
-                if family.reads_patches_strictly() {
-                    Action::Patch(expression)
-                } else {
-                    Action::LibraryPatch(expression)
-                }
+                let strictly = family.reads_patches_strictly();
+                let dialect = if strictly { Dialect::Rfc6902 } else { Dialect::ApiServer };
+                Action::Patch(expression.named_by(family), dialect)
             }
             (None, Some(overlay), None) => {
                 let at = format!("{field}.overlay");
@@ -78,7 +73,7 @@ impl CompiledMutation {
         };
         let agrees = match mutation.patch_type {
             None => true,
-            Some(PatchType::JSONPatch) => matches!(action, Action::Patch(_) | Action::LibraryPatch(_)),
+            Some(PatchType::JSONPatch) => matches!(action, Action::Patch(..)),
             Some(PatchType::Overlay) => matches!(action, Action::Overlay(_)),
             Some(PatchType::ApplyConfiguration) => matches!(action, Action::Configuration(_)),
         };
@@ -92,8 +87,7 @@ impl CompiledMutation {
 
 /// What a mutation is going to do, evaluated but not yet carried out.
 pub(crate) enum Change {
-    Patch(Vec<json_patch::PatchOperation>),
-    LibraryPatch(Vec<Operation>),
+    Patch(Vec<Operation>),
     Overlay(Map<String, Value>),
     /// The fields of a partial object.
     Configuration(Vec<(String, Node)>),
@@ -104,37 +98,33 @@ impl CompiledMutation {
     pub(crate) fn evaluate(&self, inputs: &Inputs<'_>) -> Result<Vec<Change>, PolicyError> {
         let mut activation = inputs.activate(&self.scope);
         let Some(each) = &self.each else {
-            return Ok(vec![self.change(&activation, &mut { MAX_BYTES })?]);
+            return Ok(vec![self.evaluate_once(&activation, &mut { MAX_BYTES })?]);
         };
         let mut changes = Vec::new();
         let mut room = MAX_BYTES;
         for element in each.elements(&activation)? {
             inputs.check_time(&activation)?;
             each.bind(&mut activation, element);
-            changes.push(self.change(&activation, &mut room)?);
+            changes.push(self.evaluate_once(&activation, &mut room)?);
         }
         Ok(changes)
     }
 
     /// What is to be done for one element; takes its size from `room`.
-    fn change(&self, activation: &Activation<'_>, room: &mut usize) -> Result<Change, PolicyError> {
+    fn evaluate_once(&self, activation: &Activation<'_>, room: &mut usize) -> Result<Change, PolicyError> {
         let (change, bytes) = match &self.action {
             Action::Overlay(overlay) => {
                 let rendered = overlay.render(activation)?;
                 let bytes = rendered.values().map(|value| Measure::of(value).bytes).sum();
                 (Change::Overlay(rendered), bytes)
             }
-            Action::Patch(expression) => {
-                let (operations, bytes) = patch::operations(expression, &expression.evaluate(activation)?)?;
+            Action::Patch(expression, dialect) => {
+                let value = expression.evaluate(activation)?;
+                let (operations, bytes) = read_operations(expression, &value, *dialect)?;
                 (Change::Patch(operations), bytes)
             }
-            Action::LibraryPatch(expression) => {
-                let value = expression.evaluate(activation)?;
-                let (operations, bytes) = library::operations(expression, &value)?;
-                (Change::LibraryPatch(operations), bytes)
-            }
             Action::Configuration(expression) => {
-                let fields = value::fields(&expression.evaluate(activation)?)
+                let fields = value::read_fields(&expression.evaluate(activation)?)
                     .map_err(|error| PolicyError::Configuration(expression.what().to_owned(), error))?;
                 let bytes = fields.iter().map(|(name, node)| name.len() + node.bytes()).sum();
                 (Change::Configuration(fields), bytes)

@@ -30,6 +30,43 @@ pub struct Mutations {
 ///
 /// They run in the order of their names, each on the result of the one before. A policy under `Fail` that
 /// cannot be evaluated refuses the request; one under `Ignore` leaves no trace.
+///
+/// ```
+/// use std::sync::Arc;
+///
+/// use sallyport_policy::{
+///     FailurePolicy, GroupVersionKind, GroupVersionResource, MutationSet, Namespaces, Operation, Request, Review,
+/// };
+/// use serde_json::{Value, json};
+///
+/// let policy = serde_saphyr::from_str(
+///     r#"
+/// apiVersion: sallyport.dev/v1alpha1
+/// kind: MutationPolicy
+/// metadata: {name: team}
+/// spec:
+///   matchConstraints:
+///     resourceRules: [{apiGroups: [""], apiVersions: [v1], resources: [pods]}]
+///   mutations:
+///   - overlay: {metadata: {labels: {team: "${{ request.namespace }}"}}}
+/// "#,
+/// )?;
+/// let set = MutationSet::compile(vec![policy], Arc::new(Namespaces::default()), None);
+///
+/// let core = String::new;
+/// let request = Request {
+///     kind: GroupVersionKind { group: core(), version: "v1".to_owned(), kind: "Pod".to_owned() },
+///     resource: GroupVersionResource { group: core(), version: "v1".to_owned(), resource: "pods".to_owned() },
+///     operation: Operation::Create,
+///     namespace: "web".to_owned(),
+///     ..Request::default()
+/// };
+/// let review = Review { object: br#"{"metadata": {"labels": {}}}"#, ..Review::of(&request) };
+/// let outcome = set.review(&review, FailurePolicy::Fail);
+/// let patch: Value = serde_json::from_slice(&outcome.patch.unwrap())?;
+/// assert_eq!(patch, json!([{"op": "add", "path": "/metadata/labels/team", "value": "web"}]));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug)]
 pub struct MutationSet {
     set: Set<CompiledMutations>,
@@ -74,6 +111,6 @@ impl MutationSet {
         if matches!(safety::is_mirror_pod(&documents), Ok(true)) {
             return Gathering::default().finish(None);
         }
-        Run::new(&self.set, &documents, door).all(&candidates)
+        Run::new(&self.set, &documents, door).evaluate(&candidates)
     }
 }

@@ -54,7 +54,7 @@ impl Overlay {
             check_keys(field, overlay, *schema)?;
         }
         let mut compiler = Compiler { scope, uses };
-        Ok(Self { fields: compiler.map(field, overlay, 0)? })
+        Ok(Self { fields: compiler.compile_map(field, overlay, 0)? })
     }
 
     /// The partial object to merge.
@@ -69,7 +69,7 @@ struct Compiler<'c> {
 }
 
 impl Compiler<'_> {
-    fn map(
+    fn compile_map(
         &mut self,
         field: &str,
         map: &Map<String, Value>,
@@ -82,12 +82,12 @@ impl Compiler<'_> {
                     Some(template) => Name::Template(field.clone(), template),
                     None => Name::Literal(key.clone()),
                 };
-                Ok((name, self.node(&field, value, depth + 1)?))
+                Ok((name, self.compile_node(&field, value, depth + 1)?))
             })
             .collect()
     }
 
-    fn node(&mut self, field: &str, value: &Value, depth: usize) -> Result<Node, DefinitionError> {
+    fn compile_node(&mut self, field: &str, value: &Value, depth: usize) -> Result<Node, DefinitionError> {
         if depth > MAX_DEPTH {
             return Err(DefinitionError::field(field, format!("nests deeper than {MAX_DEPTH}")));
         }
@@ -100,7 +100,7 @@ impl Compiler<'_> {
                 let nodes = items
                     .iter()
                     .enumerate()
-                    .map(|(index, item)| self.node(&format!("{field}[{index}]"), item, depth + 1))
+                    .map(|(index, item)| self.compile_node(&format!("{field}[{index}]"), item, depth + 1))
                     .collect::<Result<Vec<_>, _>>()?;
                 if nodes.iter().all(Node::is_literal) {
                     Node::Literal(value.clone())
@@ -109,7 +109,7 @@ impl Compiler<'_> {
                 }
             }
             Value::Object(map) => {
-                let fields = self.map(field, map, depth)?;
+                let fields = self.compile_map(field, map, depth)?;
                 let literal =
                     fields.iter().all(|(name, node)| matches!(name, Name::Literal(_)) && node.is_literal());
                 if literal { Node::Literal(value.clone()) } else { Node::Map(fields) }

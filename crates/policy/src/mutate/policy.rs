@@ -4,7 +4,7 @@ use sallyport_api::{FailurePolicy, MatchConstraints, OperationType, ParamKind, R
 use sallyport_cel::Scope;
 
 use crate::error::{DefinitionError, PolicyError};
-use crate::expression::compiled::{Inputs, Uses, scope_with};
+use crate::expression::compiled::{Inputs, Uses, compile_scope};
 use crate::expression::condition::Conditions;
 use crate::family::Family;
 use crate::matching::matcher::Matcher;
@@ -57,7 +57,7 @@ impl Definition for CompiledMutations {
         let mut uses = Uses::default();
         let params = spec.param_kind.is_some() || spec.params.is_some();
         let conditions = Conditions::compile(&spec.match_conditions, params, *family, &mut uses)?;
-        let scope = scope_with(&spec.variables, params, Purpose::Mutation, &mut uses)?;
+        let scope = compile_scope(&spec.variables, params, Purpose::Mutation, &mut uses)?;
         let schemas: Vec<Schema<'_>> =
             matcher.rules.included.iter().flat_map(|rule| rule.schemas(schemas)).collect();
         let mutations = spec
@@ -79,7 +79,7 @@ impl Definition for CompiledMutations {
 }
 
 impl CompiledMutations {
-    /// Whether the matchConditions are true.
+    /// Returns whether the matchConditions are true.
     pub(crate) fn hold(&self, inputs: &Inputs<'_>) -> Result<bool, PolicyError> {
         if self.conditions.is_empty() {
             return Ok(true);

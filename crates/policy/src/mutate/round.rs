@@ -5,10 +5,9 @@ use std::time::Instant;
 
 use sallyport_api::FailurePolicy;
 use sallyport_document::{Node, Tree};
-use serde_json::Value;
 
 use crate::error::PolicyError;
-use crate::expression::compiled::{Expression, Inputs, Patience};
+use crate::expression::compiled::{Inputs, TimeBudget};
 use crate::family::{self, Family};
 use crate::matching::index::Candidates;
 use crate::mutate::configuration::apply::apply_configuration;
@@ -17,9 +16,9 @@ use crate::mutate::diff::{MAX_PATCH_BYTES, diff};
 use crate::mutate::measure::MAX_BYTES;
 use crate::mutate::merge::merge;
 use crate::mutate::mutation::{Action, Change, CompiledMutation};
-use crate::mutate::patch;
-use crate::mutate::patch::decoding;
-use crate::mutate::patch::library;
+use crate::mutate::patch::apply::apply;
+use crate::mutate::patch::decoding::decode;
+use crate::mutate::patch::dialect::Dialect;
 use crate::mutate::policy::CompiledMutations;
 use crate::outcome::{Gathering, Outcome, PolicyResult, ResultKind};
 use crate::request::Request;
@@ -52,13 +51,22 @@ struct Invocation<'r> {
 }
 
 /// An invocation that may run once more.
-struct Again<'r> {
+struct Reinvocation<'r> {
     invocation: Invocation<'r>,
     request: Option<Request>,
     /// Its place in the results.
     result: usize,
     /// What `Run::changes` was when it had run.
     seen: usize,
+}
+
+/// What the mutations of a policy did.
+#[derive(Default)]
+struct Effect {
+    /// The object is another.
+    changed: bool,
+    /// One of those failed that do not keep the others from running.
+    failed: bool,
 }
 
 impl<'r> Run<'r> {
@@ -78,8 +86,9 @@ impl<'r> Run<'r> {
         }
     }
 
-    pub(crate) fn all(mut self, candidates: &[Candidates<'_>]) -> Outcome {
-        let mut again = Vec::new();
+    /// Runs the candidates that match, then again those that ask for it.
+    pub(crate) fn evaluate(mut self, candidates: &[Candidates<'_>]) -> Outcome {
+        let mut reinvocations = Vec::new();
         let mut started = Instant::now();
         for Match { index, name, family, request, policy } in self.set.select(candidates, self.documents) {
             // The API server's own go on, so that all of their errors are causes.
@@ -88,8 +97,10 @@ impl<'r> Run<'r> {
             }
             let place = self.gathering.results.len();
             let result = match policy {
-                Ok(policy) => self.policy(name, family, policy, request.as_deref(), place, &mut again),
-                Err(error) => Some(self.misconfigured(name, family, None, &error)),
+                Ok(policy) => {
+                    self.run_policy(name, family, policy, request.as_deref(), place, &mut reinvocations)
+                }
+                Err(error) => Some(self.report_misconfiguration(name, family, None, &error)),
             };
             let Some(result) = result else { continue };
             // The end of one is the beginning of the next.
@@ -101,25 +112,25 @@ impl<'r> Run<'r> {
             }
         }
         if !self.gathering.refused() {
-            self.once_more(again);
+            self.reinvoke(reinvocations);
         }
         self.finish()
     }
 
-    fn once_more(&mut self, again: Vec<Again<'r>>) {
+    fn reinvoke(&mut self, reinvocations: Vec<Reinvocation<'r>>) {
         let succeeded = self.succeeded;
-        let (mut patience, mut last) = (Patience::default(), None);
-        for Again { invocation, request, result, seen } in again {
+        let (mut time, mut last) = (TimeBudget::default(), None);
+        for Reinvocation { invocation, request, result, seen } in reinvocations {
             if self.changes == seen && (invocation.family.ignores_own_changes() || !succeeded) {
                 continue;
             }
             // One policy's invocations follow each other and share its time.
             if last.replace(result) != Some(result) {
-                patience = Patience::default();
+                time = TimeBudget::default();
             }
             let started = Instant::now();
-            let outcome = self.invoke(invocation, request.as_ref(), &patience);
-            let second = self.note(invocation, outcome);
+            let outcome = self.invoke(invocation, request.as_ref(), &time);
+            let second = self.settle_outcome(invocation, outcome);
             if let Some(first) = self.gathering.results.get_mut(result) {
                 first.duration += started.elapsed();
                 if matches!(second, ResultKind::Applied | ResultKind::Error) {
@@ -133,29 +144,29 @@ impl<'r> Run<'r> {
     }
 
     /// Runs a policy for each binding that covers the request; `None` if none does.
-    fn policy(
+    fn run_policy(
         &mut self,
         name: &'r str,
         family: Family,
         policy: &'r CompiledMutations,
         request: Option<&Request>,
         place: usize,
-        again: &mut Vec<Again<'r>>,
+        reinvocations: &mut Vec<Reinvocation<'r>>,
     ) -> Option<ResultKind> {
         let unknown =
-            policy.param_kind.as_ref().and_then(|kind| binding::known(kind, self.set.objects()).err());
+            policy.param_kind.as_ref().and_then(|kind| binding::find_kind(kind, self.set.objects()).err());
         if let Some(error) = unknown {
-            return Some(self.misconfigured(name, family, None, &error.into()));
+            return Some(self.report_misconfiguration(name, family, None, &error.into()));
         }
-        let patience = Patience::default();
-        let first = again.len();
+        let time = TimeBudget::default();
+        let first = reinvocations.len();
         let mut verdict = None;
         for binding in &policy.bindings {
             let params = match binding.select(self.documents, self.set.objects()) {
                 Ok(None) => continue,
                 Ok(Some(params)) => params,
                 Err(error) => {
-                    verdict = Some(self.misconfigured(name, family, Some(binding), &error));
+                    verdict = Some(self.report_misconfiguration(name, family, Some(binding), &error));
                     continue;
                 }
             };
@@ -165,12 +176,12 @@ impl<'r> Run<'r> {
                     return verdict;
                 }
                 let invocation = Invocation { policy, name, family, binding, params };
-                let outcome = self.invoke(invocation, request, &patience);
+                let outcome = self.invoke(invocation, request, &time);
                 // One whose conditions were false, or failed, is never run again.
                 let ran = !matches!(outcome, Ok(ResultKind::Skipped) | Err(_));
-                let result = self.note(invocation, outcome);
+                let result = self.settle_outcome(invocation, outcome);
                 if ran && policy.reinvoked {
-                    again.push(Again {
+                    reinvocations.push(Reinvocation {
                         invocation,
                         request: request.cloned(),
                         result: place,
@@ -182,7 +193,7 @@ impl<'r> Run<'r> {
         }
         if family.ignores_own_changes() {
             // What it did with its other settings is its own change too.
-            for invocation in again.iter_mut().skip(first) {
+            for invocation in reinvocations.iter_mut().skip(first) {
                 invocation.seen = self.changes;
             }
         }
@@ -190,14 +201,19 @@ impl<'r> Run<'r> {
     }
 
     /// Turns an error into a refusal or, under `Ignore`, into nothing.
-    fn note(&mut self, invocation: Invocation<'_>, outcome: Result<ResultKind, PolicyError>) -> ResultKind {
+    fn settle_outcome(
+        &mut self,
+        invocation: Invocation<'_>,
+        outcome: Result<ResultKind, PolicyError>,
+    ) -> ResultKind {
         outcome.unwrap_or_else(|error| {
-            self.failed(invocation, &error);
+            self.report_failure(invocation, &error);
             ResultKind::Error
         })
     }
 
-    fn failed(&mut self, invocation: Invocation<'_>, error: &PolicyError) {
+    /// Reports an error that ends a policy, or one of its mutations.
+    fn report_failure(&mut self, invocation: Invocation<'_>, error: &PolicyError) {
         let bound = invocation.family.is_bound_by_failure_policy();
         if let Some(message) = error.in_place_of_policies().filter(|_| !bound) {
             let (code, reason) = error.status();
@@ -213,13 +229,13 @@ impl<'r> Run<'r> {
                 let binding = invocation.binding.name.as_deref();
                 let message =
                     family::denied_by_mutation(invocation.name, binding, &error.explain_as_upstream());
-                self.deny("Invalid", &message);
+                self.add_denial("Invalid", &message);
             }
         }
     }
 
     /// A policy, or one of its bindings, that cannot be used.
-    fn misconfigured(
+    fn report_misconfiguration(
         &mut self,
         name: &str,
         family: Family,
@@ -232,7 +248,7 @@ impl<'r> Run<'r> {
                 Family::Kubernetes => {
                     let binding = binding.and_then(|binding| binding.name.as_deref());
                     let text = family::misconfigured(binding, &error.explain());
-                    self.deny("Forbidden", &family::denied_by_mutation(name, binding, &text));
+                    self.add_denial("Forbidden", &family::denied_by_mutation(name, binding, &text));
                 }
             }
         }
@@ -240,7 +256,7 @@ impl<'r> Run<'r> {
     }
 
     /// The first error gives the message, all are causes.
-    fn deny(&mut self, reason: &str, message: &str) {
+    fn add_denial(&mut self, reason: &str, message: &str) {
         if self.gathering.denied() {
             self.gathering.blame(message);
         } else {
@@ -253,18 +269,18 @@ impl<'r> Run<'r> {
         &mut self,
         invocation: Invocation<'_>,
         request: Option<&Request>,
-        patience: &Patience,
+        time: &TimeBudget,
     ) -> Result<ResultKind, PolicyError> {
-        let Some(request) = request else { return self.invoke_on(invocation, self.documents, patience) };
+        let Some(request) = request else { return self.invoke_on(invocation, self.documents, time) };
         let documents = self.documents.converted(request);
-        self.say_version(&request.kind.api_version());
-        let outcome = self.invoke_on(invocation, &documents, patience);
-        self.say_version(&self.documents.review.request.kind.api_version());
+        self.set_version(&request.kind.api_version());
+        let outcome = self.invoke_on(invocation, &documents, time);
+        self.set_version(&self.documents.review.request.kind.api_version());
         outcome
     }
 
     /// Makes the object say that it is of another version, unless it is still the one received.
-    fn say_version(&mut self, version: &str) {
+    fn set_version(&mut self, version: &str) {
         if let Some(mut tree) = self.current.take() {
             set_api_version(&mut tree, version);
             self.current.set(Some(tree));
@@ -275,10 +291,10 @@ impl<'r> Run<'r> {
         &mut self,
         invocation: Invocation<'_>,
         documents: &Documents<'_>,
-        patience: &Patience,
+        time: &TimeBudget,
     ) -> Result<ResultKind, PolicyError> {
         let Invocation { policy, name, family, params, .. } = invocation;
-        let received = Inputs::fetch(documents, policy.uses, family, patience)?.with_params(params);
+        let received = Inputs::fetch(documents, policy.uses, family, time)?.with_params(params);
         let Some(original) = documents.object()? else { return Ok(ResultKind::Unchanged) };
         let inputs = received.with_object(self.current.node()?.unwrap_or(original));
         if !policy.hold(&inputs)? {
@@ -289,7 +305,7 @@ impl<'r> Run<'r> {
         let immutable =
             family.keeps_immutable_fields() && safety::is_immutable(self.documents.review.request);
         let before = if rolls_back || immutable { self.current.tree().cloned() } else { None };
-        let (mut changed, erred) = match self.mutations(invocation, &received, documents) {
+        let Effect { mut changed, failed } = match self.run_mutations(invocation, &received, documents) {
             Ok(result) => result,
             Err(error) => {
                 if rolls_back {
@@ -317,43 +333,42 @@ impl<'r> Run<'r> {
         if changed {
             self.changes += 1;
         }
-        Ok(match (erred, changed) {
+        Ok(match (failed, changed) {
             (true, _) => ResultKind::Error,
             (false, true) => ResultKind::Applied,
             (false, false) => ResultKind::Unchanged,
         })
     }
 
-    /// Carries out the mutations, each on the result of the one before; whether they changed anything, and
-    /// whether one of those failed that do not keep the others from going on.
-    fn mutations(
+    /// Runs the mutations, each on the result of the one before.
+    fn run_mutations(
         &mut self,
         invocation: Invocation<'_>,
         received: &Inputs<'_>,
         documents: &Documents<'_>,
-    ) -> Result<(bool, bool), PolicyError> {
-        let (mut changed, mut erred) = (false, false);
+    ) -> Result<Effect, PolicyError> {
+        let mut effect = Effect::default();
         for mutation in &invocation.policy.mutations {
-            match self.mutate(mutation, received, documents) {
+            match self.run_mutation(mutation, received, documents) {
                 Ok(this) => {
-                    changed |= this;
+                    effect.changed |= this;
                     self.succeeded |= invocation.family == Family::Kubernetes;
                 }
                 Err(error) if invocation.family.rolls_back() => return Err(error),
                 Err(error) if error.in_place_of_policies().is_some() => return Err(error),
                 Err(error) => {
-                    self.failed(invocation, &error);
-                    erred = true;
+                    self.report_failure(invocation, &error);
+                    effect.failed = true;
                     if matches!(error, PolicyError::TooLong(_)) {
                         break;
                     }
                 }
             }
         }
-        Ok((changed, erred))
+        Ok(effect)
     }
 
-    fn mutate(
+    fn run_mutation(
         &mut self,
         mutation: &CompiledMutation,
         received: &Inputs<'_>,
@@ -366,90 +381,63 @@ impl<'r> Run<'r> {
         let mut changed = false;
         let mut room = MAX_BYTES;
         for change in steps {
-            received.patience.take_change()?;
-            changed |= self.carry_out(mutation, change, documents, &mut room, received.patience)?;
+            received.time.spend_change()?;
+            changed |= self.apply_change(mutation, change, documents, &mut room, received.time)?;
         }
         Ok(changed)
     }
 
-    /// Carries out one change; takes what patches put into the object from `room`. Whether it changed anything.
-    fn carry_out(
+    /// Applies one change; takes what patches put into the object from `room`. Returns whether the object changed.
+    fn apply_change(
         &mut self,
         mutation: &CompiledMutation,
         change: Change,
         documents: &Documents<'_>,
         room: &mut usize,
-        patience: &Patience,
+        time: &TimeBudget,
     ) -> Result<bool, PolicyError> {
-        let nothing = match &change {
-            Change::Patch(operations) => operations.is_empty(),
-            Change::LibraryPatch(operations) => operations.is_empty(),
-            Change::Overlay(_) | Change::Configuration(_) => false,
-        };
-        if nothing {
-            return Ok(false);
-        }
         let kind = &documents.review.request.kind;
-        let Some(original) = documents.object()? else { return Ok(false) };
-        let target =
-            || self.current.tree().map_or_else(|| original.to_value(), |tree| tree.part().to_value());
-        let received = self.documents.object()?;
+        let schemas = self.set.schemas();
+        let Some(object) = self.documents.object()? else { return Ok(false) };
         let received = || {
-            let mut tree = received.map_or(Tree::Made(Value::Null), Tree::Read);
+            let mut tree = Tree::Read(object);
             if let Some(version) = documents.api_version() {
                 set_api_version(&mut tree, version);
             }
             tree
         };
         match (change, &mutation.action) {
-            (Change::Patch(operations), Action::Patch(expression)) => {
-                let patched = patch::apply(expression, target(), &operations, room, patience)?;
-                self.put(expression, patched, original)
-            }
-            (Change::LibraryPatch(operations), Action::LibraryPatch(expression)) => {
-                let target = target();
-                let mut patched = library::apply(expression, target.clone(), &operations, room, patience)?;
-                if let Some(patched) = &mut patched {
-                    decoding::decode(patched, &target, kind, self.set.schemas())?;
+            (Change::Patch(operations), Action::Patch(expression, dialect)) => {
+                if operations.is_empty() {
+                    return Ok(false);
                 }
-                self.put(expression, patched, original)
+                let what = expression.what();
+                self.current.replace_object(received, |target, before| {
+                    if !apply(expression, target, operations, *dialect, room, time)? {
+                        return Ok(false);
+                    }
+                    if *dialect == Dialect::ApiServer {
+                        decode(target, before, kind, schemas)?;
+                    }
+                    if target.part().is_object() {
+                        return Ok(true);
+                    }
+                    let problem = "the result is not an object".to_owned();
+                    Err(PolicyError::Patch { what: what.to_owned(), problem })
+                })
             }
             (Change::Overlay(overlay), _) => {
-                let schema = self.set.schemas().of_kind_or_other(kind);
+                let schema = schemas.of_kind_or_other(kind);
                 self.current
-                    .change(received, |target| merge(target, overlay, schema))
+                    .change_object(received, |target| merge(target, overlay, schema))
                     .map_err(|error| PolicyError::Merge(format!("{}.overlay", mutation.field), error))
             }
-            (Change::Configuration(fields), Action::Configuration(expression)) => {
-                let schemas = self.set.schemas();
-                self.current
-                    .change(received, |target| apply_configuration(target, fields, kind, schemas))
-                    .map_err(|error| PolicyError::Configuration(expression.what().to_owned(), error))
-            }
-            (Change::Patch(_) | Change::LibraryPatch(_) | Change::Configuration(_), _) => Ok(false),
+            (Change::Configuration(fields), Action::Configuration(expression)) => self
+                .current
+                .change_object(received, |target| apply_configuration(target, fields, kind, schemas))
+                .map_err(|error| PolicyError::Configuration(expression.what().to_owned(), error)),
+            (Change::Patch(_) | Change::Configuration(_), _) => Ok(false),
         }
-    }
-
-    /// Puts a patched object in the place of the current one; `None` leaves that as it is.
-    fn put(
-        &mut self,
-        expression: &Expression,
-        patched: Option<Value>,
-        original: Node<'_>,
-    ) -> Result<bool, PolicyError> {
-        let Some(patched) = patched else { return Ok(false) };
-        if !patched.is_object() {
-            return Err(PolicyError::Patch {
-                what: expression.what().to_owned(),
-                problem: "the result is not an object".to_owned(),
-            });
-        }
-        let same =
-            self.current.tree().map_or_else(|| original == patched, |current| current.part() == patched);
-        if !same {
-            self.current.set(Some(Tree::Made(patched)));
-        }
-        Ok(!same)
     }
 
     fn finish(self) -> Outcome {

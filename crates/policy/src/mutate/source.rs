@@ -21,7 +21,7 @@ pub(crate) struct MutationSource {
 
 impl MutationSource {
     fn of_sallyport(spec: MutationPolicySpec) -> Self {
-        let binding = BindingSource::own(&[], spec.param_ref.as_ref(), spec.params.as_ref());
+        let binding = BindingSource::of_policy(&[], spec.param_ref.as_ref(), spec.params.as_ref());
         Self { family: Family::Sallyport, spec, bindings: vec![binding] }
     }
 
@@ -48,7 +48,7 @@ impl MutationSource {
         check_policy(spec.param_kind.as_ref(), &spec.match_constraints, &spec.variables, purpose)?;
         check_condition_names(spec.match_conditions.iter().map(|condition| condition.name.as_str()))?;
         for binding in bindings {
-            check_binding(binding, purpose).map_err(|error| binding.blame(error))?;
+            check_binding(binding, purpose).map_err(|error| binding.locate_error(error))?;
         }
         Ok(())
     }

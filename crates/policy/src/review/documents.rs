@@ -56,12 +56,12 @@ impl<'a> Documents<'a> {
     /// The new object, `None` if absent or null. An error for what is not an object of JSON, or nests deeper
     /// than 127.
     pub(crate) fn object(&self) -> Result<Option<Node<'_>>, PolicyError> {
-        self.read(&self.object, "object", self.review.object)
+        self.parse_once(&self.object, "object", self.review.object)
     }
 
     /// The old object, likewise.
     pub(crate) fn old_object(&self) -> Result<Option<Node<'_>>, PolicyError> {
-        self.read(&self.old_object, "oldObject", self.review.old_object)
+        self.parse_once(&self.old_object, "oldObject", self.review.old_object)
     }
 
     /// `request` as expressions of a family's policies see it.
@@ -72,7 +72,7 @@ impl<'a> Documents<'a> {
         let request = cell.get_or_init(|| {
             let options = parse("options", self.review.options)?;
             let options = options.map_or(Value::Null, |options| options.root().to_value());
-            made("request", &self.review.request.document(options, with_empty))
+            to_document("request", &self.review.request.document(options, with_empty))
         });
         request.as_ref().map(Document::root).map_err(Clone::clone)
     }
@@ -90,7 +90,7 @@ impl<'a> Documents<'a> {
         self.namespaces.get(name).ok_or_else(|| PolicyError::Namespace(name.to_owned()))
     }
 
-    fn read<'c>(
+    fn parse_once<'c>(
         &self,
         cell: &'c Parsed<'a>,
         document: &'static str,
@@ -131,7 +131,7 @@ fn parse<'t>(document: &'static str, text: &'t [u8]) -> Result<Option<Document<'
 }
 
 /// What was made here, as expressions see it.
-fn made(document: &'static str, value: &Value) -> Result<Document<'static>, PolicyError> {
+fn to_document(document: &'static str, value: &Value) -> Result<Document<'static>, PolicyError> {
     Document::of(value).map_err(|error| unwritable(document, &error))
 }
 

@@ -32,7 +32,7 @@ impl Namespaces {
         self.by_name.len()
     }
 
-    /// Whether there is none.
+    /// Returns whether there is none.
     pub fn is_empty(&self) -> bool {
         self.by_name.is_empty()
     }

@@ -12,7 +12,7 @@ use crate::review::documents::Documents;
 /// The kubelet's mark on mirror pods, which stand for pods that the API server does not control.
 const MIRROR: &str = "kubernetes.io/config.mirror";
 
-/// Whether the review is about a mirror pod, which both doors leave alone.
+/// Returns whether the review is about a mirror pod, which both doors leave alone.
 ///
 /// A client puts the mark on whatever it sends: on an Eviction, or on a pod of which a subresource takes another
 /// part. So it counts on pods alone, and only if the pod that was there has it too: of an existing pod it can be
@@ -35,7 +35,7 @@ fn is_marked(pod: Node<'_>) -> bool {
     pod.at(&["metadata", "annotations", MIRROR]).is_some()
 }
 
-/// Whether most of the object's spec cannot be changed any more: an existing pod.
+/// Returns whether most of the object's spec cannot be changed any more: an existing pod.
 pub(crate) fn is_immutable(request: &Request) -> bool {
     request.is_pod() && request.sub_resource.is_empty() && request.operation == Operation::Update
 }
@@ -60,7 +60,7 @@ pub(crate) fn restore_immutable(before: &Value, after: &mut Value) -> Vec<String
             ("schedulingGates", Some(is)) if is_among(is, was) => Some(is.clone()),
             ("activeDeadlineSeconds", Some(is)) => Some(is.clone()),
             ("tolerations", Some(is)) if begins_with(is, was) => Some(is.clone()),
-            ("containers" | "initContainers", Some(is)) => Some(with_images_of(was, is)),
+            ("containers" | "initContainers", Some(is)) => Some(copy_images(was, is)),
             _ => None,
         };
         if allowed.is_none() || allowed.as_ref() != is {
@@ -95,7 +95,7 @@ fn begins_with(is: &Value, was: &Value) -> bool {
     }
 }
 
-/// Whether nothing is in a list that was not in it before.
+/// Returns whether nothing is in a list that was not in it before.
 fn is_among(is: &Value, was: &Value) -> bool {
     match (is, was) {
         (Value::Null, _) => true,
@@ -108,7 +108,7 @@ fn is_among(is: &Value, was: &Value) -> bool {
 }
 
 /// The containers as they were, with the images that those of the same name have now.
-fn with_images_of(was: &Value, is: &Value) -> Value {
+fn copy_images(was: &Value, is: &Value) -> Value {
     let mut containers = was.clone();
     let Some(entries) = containers.as_array_mut() else { return containers };
     let changed = is.as_array().map(Vec::as_slice).unwrap_or_default();
@@ -127,7 +127,7 @@ fn with_images_of(was: &Value, is: &Value) -> Value {
 mod tests {
     use serde_json::json;
 
-    use super::with_images_of;
+    use super::copy_images;
 
     #[test]
     fn images_are_those_of_the_same_name_and_of_several_the_first() {
@@ -137,7 +137,7 @@ mod tests {
                         {"image": "5"}, {"name": "d"}, {"name": "d", "image": "6"}]);
         let expected = json!([{"name": "a", "image": "3", "command": ["x"]}, {"name": "b", "image": "1"},
                               {"image": "5"}, {"name": "d", "image": "1"}, "text"]);
-        assert_eq!(with_images_of(&was, &is), expected);
-        assert_eq!(with_images_of(&was, &json!("text")), was);
+        assert_eq!(copy_images(&was, &is), expected);
+        assert_eq!(copy_images(&was, &json!("text")), was);
     }
 }

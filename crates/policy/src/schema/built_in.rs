@@ -30,7 +30,7 @@ impl BuiltIn {
         let kinds: HashMap<GroupVersionKind, TypeId> = kinds.into_iter().collect();
         let pod = GroupVersionKind { group: String::new(), version: "v1".to_owned(), kind: "Pod".to_owned() };
         let metadata = kinds.get(&pod).and_then(|pod| Schema::new(&types, *pod).map()?.field("metadata"));
-        let other = other(&mut types, metadata);
+        let other = add_other(&mut types, metadata);
         let mut by_place: HashMap<String, Vec<Served>> = HashMap::new();
         for (mut resource, kind) in resources {
             let (name, sub) = match resource.resource.split_once('/') {
@@ -52,7 +52,7 @@ impl BuiltIn {
 }
 
 /// The type of objects of which nothing is known but what nearly all have.
-fn other(types: &mut Types, metadata: Option<TypeId>) -> TypeId {
+fn add_other(types: &mut Types, metadata: Option<TypeId>) -> TypeId {
     let (_, any) = types.add_untyped();
     let key = Key { field: "type".into(), default: None };
     let conditions = List { items: any, relation: Relation::Map(vec![key]) };

@@ -77,7 +77,7 @@ impl Schemas {
         Some(KindSchema { schema: Schema::new(&custom.types, custom.root), typed: false })
     }
 
-    /// Whether Kubernetes itself has the kind.
+    /// Returns whether Kubernetes itself has the kind.
     pub(crate) fn is_built_in(group: &str, version: &str, kind: &str) -> bool {
         BUILT_IN.kinds.contains_key(&GroupVersionKind {
             group: group.to_owned(),
@@ -117,7 +117,7 @@ impl Schemas {
         BUILT_IN.resources.get(&place).or_else(|| self.resources.get(&place)).map_or(&[], Vec::as_slice)
     }
 
-    /// Whether an object of one kind is one of the other once its `apiVersion` says so.
+    /// Returns whether an object of one kind is one of the other once its `apiVersion` says so.
     pub(crate) fn differ_in_version_only(&self, one: &GroupVersionKind, other: &GroupVersionKind) -> bool {
         if one.kind != other.kind {
             return false;

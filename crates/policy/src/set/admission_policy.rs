@@ -146,8 +146,8 @@ fn check_constraints(
     Ok(())
 }
 
-/// Whether the resources of a rule say something twice. The API server looks at the last resource alone for whether
-/// `*` leaves one without a subresource over, and for the others at those that stand before.
+/// Returns whether the resources of a rule say something twice. The API server looks at the last resource alone for
+/// whether `*` leaves one without a subresource over, and for the others at those that stand before.
 fn repeats(resources: &[String]) -> bool {
     let has = |name: &str| resources.iter().any(|entry| entry == name);
     let ends_plain = resources.iter().rfind(|entry| !entry.contains('/')).is_some_and(|entry| entry != "*");

@@ -63,7 +63,7 @@ enum Which {
 
 impl BindingSource {
     /// What a policy says that is its own binding.
-    pub(crate) fn own(
+    pub(crate) fn of_policy(
         actions: &[ValidationAction],
         param_ref: Option<&ParamRef>,
         params: Option<&Map<String, Value>>,
@@ -77,7 +77,7 @@ impl BindingSource {
     }
 
     /// An error of this binding, with its name.
-    pub(crate) fn blame(&self, error: DefinitionError) -> DefinitionError {
+    pub(crate) fn locate_error(&self, error: DefinitionError) -> DefinitionError {
         match &self.name {
             Some(name) => DefinitionError::Binding(name.clone(), Box::new(error)),
             None => error,
@@ -92,7 +92,7 @@ pub(crate) fn compile(
     operations: &[OperationType],
 ) -> Result<Vec<Binding>, DefinitionError> {
     let compile = |source: &BindingSource| {
-        Binding::compile(source, kind, operations).map_err(|error| source.blame(error))
+        Binding::compile(source, kind, operations).map_err(|error| source.locate_error(error))
     };
     sources.iter().map(compile).collect()
 }
@@ -111,7 +111,7 @@ pub(crate) fn check_params(
 
 /// The objects of a `paramKind`, unless nobody has heard of it. That is a fault of the policy, whichever of its
 /// bindings names what.
-pub(crate) fn known<'o>(kind: &ParamKind, objects: &'o Objects) -> Result<Kind<'o>, ParamError> {
+pub(crate) fn find_kind<'o>(kind: &ParamKind, objects: &'o Objects) -> Result<Kind<'o>, ParamError> {
     objects.kind(kind).ok_or_else(|| {
         let (group, version) = split(&kind.api_version);
         ParamError::UnknownKind(format!("{group}/{version}, Kind={}", kind.kind))
@@ -133,7 +133,7 @@ impl Binding {
             (Some(_), ..) => {
                 return Err(DefinitionError::field("params", "excludes paramKind and paramRef"));
             }
-            (None, Some(kind), Some(reference)) => Params::referenced(kind, reference)?,
+            (None, Some(kind), Some(reference)) => Params::of_reference(kind, reference)?,
             (None, ..) => Params::None,
         };
         let matcher = match &source.constraints {
@@ -152,7 +152,7 @@ impl Binding {
         if !self.matches(documents, objects.schemas())? {
             return Ok(None);
         }
-        Ok(Some(self.params(objects, &documents.review.request.namespace)?))
+        Ok(Some(self.find_params(objects, &documents.review.request.namespace)?))
     }
 
     fn matches(&self, documents: &Documents<'_>, schemas: &Schemas) -> Result<bool, PolicyError> {
@@ -167,7 +167,7 @@ impl Binding {
 
     /// The settings, one set for each evaluation: none at all if there are no objects and that is allowed;
     /// `None` for a policy without settings.
-    fn params<'s>(
+    fn find_params<'s>(
         &'s self,
         objects: &'s Objects,
         namespace: &str,
@@ -177,7 +177,7 @@ impl Binding {
             Params::Inline(params) => return Ok(Cow::Owned(vec![Some(params.root())])),
             Params::Referenced { kind, namespace, which, required } => (kind, namespace, which, *required),
         };
-        let found = known(kind, objects)?;
+        let found = find_kind(kind, objects)?;
         let namespace = match own.as_deref() {
             Some(_) if !found.namespaced => return Err(ParamError::NeedlessNamespace),
             Some(own) => own,
@@ -196,7 +196,7 @@ impl Binding {
 }
 
 impl Params {
-    fn referenced(kind: &ParamKind, reference: &ParamRef) -> Result<Self, DefinitionError> {
+    fn of_reference(kind: &ParamKind, reference: &ParamRef) -> Result<Self, DefinitionError> {
         let name = reference.name.as_deref().filter(|name| !name.is_empty());
         let which = match (name, &reference.selector) {
             (Some(name), None) => Which::Named(name.to_owned()),

@@ -45,7 +45,11 @@ pub(crate) struct Report<'r> {
 
 impl Report<'_> {
     /// A policy, or one of its bindings, that cannot be used.
-    pub(crate) fn misconfigured(&mut self, binding: Option<&Binding>, error: &PolicyError) -> ResultKind {
+    pub(crate) fn add_misconfiguration(
+        &mut self,
+        binding: Option<&Binding>,
+        error: &PolicyError,
+    ) -> ResultKind {
         if self.door == FailurePolicy::Ignore {
             return ResultKind::Error;
         }
@@ -53,7 +57,7 @@ impl Report<'_> {
             Family::Sallyport => self.gathering.refuse_error(self.name, error),
             Family::Kubernetes => {
                 let binding = binding.and_then(|binding| binding.name.as_deref());
-                let (code, reason) = status(error);
+                let (code, reason) = status_of(error);
                 let text = family::misconfigured(binding, &error.explain());
                 let message = family::denied_by_validation(self.name, binding, &text);
                 self.gathering.deny(code, reason, &message);
@@ -63,23 +67,23 @@ impl Report<'_> {
     }
 
     /// A policy that could not be evaluated. In the API server that is a finding, which obeys the actions.
-    pub(crate) fn error(&mut self, binding: &Binding, error: PolicyError) -> ResultKind {
+    pub(crate) fn add_error(&mut self, binding: &Binding, error: PolicyError) -> ResultKind {
         match self.family {
-            Family::Sallyport => self.misconfigured(Some(binding), &error),
+            Family::Sallyport => self.add_misconfiguration(Some(binding), &error),
             Family::Kubernetes => {
-                self.findings(binding, Findings { errors: vec![(0, error)], ..Findings::default() })
+                self.add_findings(binding, Findings { errors: vec![(0, error)], ..Findings::default() })
             }
         }
     }
 
     /// What was found for one binding.
-    pub(crate) fn findings(&mut self, binding: &Binding, findings: Findings<'_>) -> ResultKind {
+    pub(crate) fn add_findings(&mut self, binding: &Binding, findings: Findings<'_>) -> ResultKind {
         let acts = |action| binding.actions.contains(&action);
         let failed = !findings.failures.is_empty();
         let erred = !findings.errors.is_empty() || !findings.annotation_errors.is_empty();
         match self.family {
-            Family::Sallyport => self.ours(&binding.actions, findings),
-            Family::Kubernetes => self.theirs(binding, findings),
+            Family::Sallyport => self.add_as_sallyport(&binding.actions, findings),
+            Family::Kubernetes => self.add_as_kubernetes(binding, findings),
         }
         if erred {
             ResultKind::Error
@@ -95,7 +99,7 @@ impl Report<'_> {
     }
 
     /// All that is wrong, signed by the policy.
-    fn ours(&mut self, actions: &[ValidationAction], findings: Findings<'_>) {
+    fn add_as_sallyport(&mut self, actions: &[ValidationAction], findings: Findings<'_>) {
         let (name, door) = (self.name, self.door);
         let acts = |action| actions.contains(&action);
         let Findings { failures, errors, annotation_errors, .. } = findings;
@@ -103,7 +107,7 @@ impl Report<'_> {
         if acts(ValidationAction::Deny) {
             if let Some(first) = failures.first() {
                 let messages: Vec<String> = failures.iter().map(|failure| failure.message.clone()).collect();
-                let causes = failures.iter().filter_map(Failure::cause).collect();
+                let causes = failures.iter().filter_map(Failure::to_cause).collect();
                 self.gathering.refuse(name, first.code, first.reason, &messages, causes);
             }
             for (_, error) in errors {
@@ -135,7 +139,7 @@ impl Report<'_> {
     }
 
     /// In the order of the validations, and in the API server's words.
-    fn theirs(&mut self, binding: &Binding, findings: Findings<'_>) {
+    fn add_as_kubernetes(&mut self, binding: &Binding, findings: Findings<'_>) {
         let name = binding.name.as_deref().unwrap_or_default();
         let Findings { failures, errors, annotation_errors, .. } = findings;
         let failures = failures
@@ -143,7 +147,7 @@ impl Report<'_> {
             .map(|failure| (failure.index, failure.message, failure.code, failure.reason));
         let errors = errors.into_iter().filter(|_| self.door == FailurePolicy::Fail);
         let errors = errors.map(|(index, error)| {
-            let (code, reason) = status(&error);
+            let (code, reason) = status_of(&error);
             (index, error.explain(), code, reason)
         });
         let mut decisions: Vec<_> = failures.chain(errors).collect();
@@ -159,7 +163,7 @@ impl Report<'_> {
                         self.gathering.warn(&family::warned_by_validation(self.name, name, &message));
                     }
                     ValidationAction::Audit => {
-                        let text = audited(self.name, binding, index, &message);
+                        let text = write_audit_annotation(self.name, binding, index, &message);
                         // The API server too keeps the first only.
                         let key = annotation::VALIDATION_FAILURE.to_owned();
                         self.gathering.audit_annotations.entry(key).or_insert(text);
@@ -168,7 +172,7 @@ impl Report<'_> {
             }
         }
         for error in annotation_errors.iter().filter(|_| self.door == FailurePolicy::Fail) {
-            let (code, reason) = status(error);
+            let (code, reason) = status_of(error);
             let message = family::denied_by_validation(self.name, Some(name), &error.explain());
             self.gathering.deny(code, reason, &message);
         }
@@ -177,7 +181,7 @@ impl Report<'_> {
 
 /// To the API server a policy that is broken is one that always fails, and a limit that is reached a failure as
 /// any other.
-fn status(error: &PolicyError) -> (u16, &'static str) {
+fn status_of(error: &PolicyError) -> (u16, &'static str) {
     match error {
         PolicyError::Broken(_) | PolicyError::Evaluation(..) | PolicyError::Several(_) => {
             (Reason::Invalid.code(), Reason::Invalid.as_str())
@@ -187,7 +191,7 @@ fn status(error: &PolicyError) -> (u16, &'static str) {
 }
 
 /// The audit annotation of a failure: JSON, as the API server writes it.
-fn audited(policy: &str, binding: &Binding, index: usize, message: &str) -> String {
+fn write_audit_annotation(policy: &str, binding: &Binding, index: usize, message: &str) -> String {
     let text = |text: &str| Value::from(text).to_string();
     let actions: Vec<String> = binding.actions.iter().map(|action| format!("\"{action:?}\"")).collect();
     let json = format!(
@@ -214,7 +218,7 @@ fn audited(policy: &str, binding: &Binding, index: usize, message: &str) -> Stri
 
 impl Failure {
     /// The failure as a cause, if it names a field or is one of several.
-    fn cause(&self) -> Option<Cause> {
+    fn to_cause(&self) -> Option<Cause> {
         if self.field.is_none() && !self.single {
             return None;
         }

@@ -5,7 +5,7 @@ use sallyport_cel::{Activation, Budget, Scope, Type};
 use sallyport_document::Node;
 
 use crate::error::{DefinitionError, PolicyError};
-use crate::expression::compiled::{Expression, Inputs, Patience, Uses, scope_with};
+use crate::expression::compiled::{Expression, Inputs, TimeBudget, Uses, compile_scope};
 use crate::expression::condition::Conditions;
 use crate::family::Family;
 use crate::matching::matcher::Matcher;
@@ -69,7 +69,7 @@ impl Definition for CompiledValidations {
         let mut uses = Uses::default();
         let params = spec.param_kind.is_some() || spec.params.is_some();
         let conditions = Conditions::compile(&spec.match_conditions, params, *family, &mut uses)?;
-        let scope = scope_with(&spec.variables, params, Purpose::Validation, &mut uses)?;
+        let scope = compile_scope(&spec.variables, params, Purpose::Validation, &mut uses)?;
         let validations = spec
             .validations
             .iter()
@@ -78,7 +78,7 @@ impl Definition for CompiledValidations {
                 CompiledValidation::compile(index, validation, &scope, *family, &mut uses)
             })
             .collect::<Result<_, _>>()?;
-        let annotations = annotations(&spec.audit_annotations, &scope, *family, &mut uses)?;
+        let annotations = compile_annotations(&spec.audit_annotations, &scope, *family, &mut uses)?;
         let param_kind = spec.param_kind.clone();
         let family = *family;
         Ok(Self { family, conditions, scope, validations, annotations, param_kind, bindings, uses })
@@ -89,7 +89,8 @@ impl Definition for CompiledValidations {
     }
 }
 
-fn annotations(
+/// Compiles audit annotations.
+fn compile_annotations(
     annotations: &[AuditAnnotation],
     scope: &Scope,
     family: Family,
@@ -129,10 +130,10 @@ impl CompiledValidations {
         objects: &Objects,
         report: &mut Report<'_>,
     ) -> Option<ResultKind> {
-        if let Some(Err(error)) = self.param_kind.as_ref().map(|kind| binding::known(kind, objects)) {
-            return Some(report.misconfigured(None, &error.into()));
+        if let Some(Err(error)) = self.param_kind.as_ref().map(|kind| binding::find_kind(kind, objects)) {
+            return Some(report.add_misconfiguration(None, &error.into()));
         }
-        let patience = Patience::default();
+        let time = TimeBudget::default();
         let mut verdict = None;
         let mut annotations: Vec<(&str, Vec<String>)> = Vec::new();
         for binding in &self.bindings {
@@ -140,21 +141,21 @@ impl CompiledValidations {
                 Ok(None) => continue,
                 Ok(Some(params)) => params,
                 Err(error) => {
-                    verdict = ResultKind::graver(verdict, report.misconfigured(Some(binding), &error));
+                    verdict = ResultKind::graver(verdict, report.add_misconfiguration(Some(binding), &error));
                     continue;
                 }
             };
             verdict = ResultKind::graver(verdict, ResultKind::Skipped);
             for params in params.iter().copied() {
-                let result = match self.evaluate(documents, params, &patience) {
+                let result = match self.evaluate(documents, params, &time) {
                     Ok(None) => ResultKind::Skipped,
                     Ok(Some(mut findings)) => {
                         for (suffix, value) in std::mem::take(&mut findings.annotations) {
-                            note(&mut annotations, suffix, value);
+                            add_annotation(&mut annotations, suffix, value);
                         }
-                        report.findings(binding, findings)
+                        report.add_findings(binding, findings)
                     }
-                    Err(error) => report.error(binding, error),
+                    Err(error) => report.add_error(binding, error),
                 };
                 verdict = ResultKind::graver(verdict, result);
             }
@@ -172,9 +173,9 @@ impl CompiledValidations {
         &'s self,
         documents: &Documents<'_>,
         params: Option<Node<'_>>,
-        patience: &Patience,
+        time: &TimeBudget,
     ) -> Result<Option<Findings<'s>>, PolicyError> {
-        let inputs = Inputs::fetch(documents, self.uses, self.family, patience)?.with_params(params);
+        let inputs = Inputs::fetch(documents, self.uses, self.family, time)?.with_params(params);
         let mut activation = inputs.activate(&self.scope);
         if !self.conditions.hold(&inputs, &mut activation)? {
             return Ok(None);
@@ -199,7 +200,7 @@ impl CompiledValidations {
         for (suffix, expression) in &self.annotations {
             let activation = bare.as_ref().unwrap_or(&activation);
             inputs.check_time(activation)?;
-            match annotation_value(expression, activation) {
+            match evaluate_annotation(expression, activation) {
                 Ok(Some(value)) => findings.annotations.push((suffix, value)),
                 Ok(None) => {}
                 // There it stands in the place of all that the policy has found.
@@ -214,7 +215,7 @@ impl CompiledValidations {
 }
 
 /// Each value once, as several bindings may give the same.
-fn note<'s>(annotations: &mut Vec<(&'s str, Vec<String>)>, suffix: &'s str, value: String) {
+fn add_annotation<'s>(annotations: &mut Vec<(&'s str, Vec<String>)>, suffix: &'s str, value: String) {
     match annotations.iter_mut().find(|(other, _)| *other == suffix) {
         None => annotations.push((suffix, vec![value])),
         Some((_, values)) if values.contains(&value) => {}
@@ -222,7 +223,7 @@ fn note<'s>(annotations: &mut Vec<(&'s str, Vec<String>)>, suffix: &'s str, valu
     }
 }
 
-fn annotation_value(
+fn evaluate_annotation(
     expression: &Expression,
     activation: &Activation<'_>,
 ) -> Result<Option<String>, PolicyError> {

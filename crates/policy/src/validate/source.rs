@@ -25,7 +25,7 @@ pub(crate) struct ValidationSource {
 impl ValidationSource {
     fn of_sallyport(spec: ValidationPolicySpec) -> Self {
         let binding =
-            BindingSource::own(&spec.validation_actions, spec.param_ref.as_ref(), spec.params.as_ref());
+            BindingSource::of_policy(&spec.validation_actions, spec.param_ref.as_ref(), spec.params.as_ref());
         Self { family: Family::Sallyport, spec, bindings: vec![binding] }
     }
 
@@ -85,7 +85,7 @@ impl ValidationSource {
         for binding in bindings {
             check_binding(binding, purpose)
                 .and_then(|()| check_actions(binding))
-                .map_err(|error| binding.blame(error))?;
+                .map_err(|error| binding.locate_error(error))?;
         }
         Ok(())
     }

@@ -84,16 +84,16 @@ impl CompiledValidation {
         findings: &mut Findings<'_>,
     ) -> Result<(), PolicyError> {
         let Some((each, scope)) = &self.each else {
-            return self.judge(shared, findings);
+            return self.evaluate_once(shared, findings);
         };
         let mut activation = inputs.activate(scope);
-        hand_over(shared, &activation);
-        let result = self.judge_each(inputs, each, &mut activation, findings);
-        hand_over(&activation, shared);
+        transfer_budget(shared, &activation);
+        let result = self.evaluate_elements(inputs, each, &mut activation, findings);
+        transfer_budget(&activation, shared);
         result
     }
 
-    fn judge_each(
+    fn evaluate_elements(
         &self,
         inputs: &Inputs<'_>,
         each: &Loop,
@@ -103,12 +103,16 @@ impl CompiledValidation {
         for element in each.elements(activation)? {
             inputs.check_time(activation)?;
             each.bind(activation, element);
-            self.judge(activation, findings)?;
+            self.evaluate_once(activation, findings)?;
         }
         Ok(())
     }
 
-    fn judge(&self, activation: &Activation<'_>, findings: &mut Findings<'_>) -> Result<(), PolicyError> {
+    fn evaluate_once(
+        &self,
+        activation: &Activation<'_>,
+        findings: &mut Findings<'_>,
+    ) -> Result<(), PolicyError> {
         if self.expression.evaluate_bool(activation)? || findings.failures.len() >= MAX_FAILURES {
             return Ok(());
         }
@@ -135,7 +139,7 @@ impl CompiledValidation {
 }
 
 /// The budget that is left goes on to another activation.
-fn hand_over(from: &Activation<'_>, to: &Activation<'_>) {
+fn transfer_budget(from: &Activation<'_>, to: &Activation<'_>) {
     if let Some(budget) = from.budget() {
         to.set_budget(budget);
     }

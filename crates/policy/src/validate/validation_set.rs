@@ -87,7 +87,7 @@ impl ValidationSet {
                 (Ok(policy), Some(request)) => {
                     policy.review(&documents.converted(request), objects, &mut report)
                 }
-                (Err(error), _) => Some(report.misconfigured(None, &error)),
+                (Err(error), _) => Some(report.add_misconfiguration(None, &error)),
             };
             // The end of one is the beginning of the next.
             let ended = Instant::now();

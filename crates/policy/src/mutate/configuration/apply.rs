@@ -11,13 +11,13 @@ use std::mem;
 use sallyport_document::{Members, Part, Tree};
 
 use crate::error::ConfigurationError;
-use crate::mutate::configuration::conformance::{self, identity};
+use crate::mutate::configuration::conformance::{self, identify};
 use crate::mutate::configuration::value::Node;
 use crate::mutate::measure::MAX_DEPTH;
 use crate::request::GroupVersionKind;
 use crate::schema::{Key, List, Relation, Schema, Schemas};
 
-/// Merges the fields of an `Object{…}` into an object of a kind; whether that changed anything. An object that
+/// Merges the fields of an `Object{…}` into an object of a kind. Returns whether the object changed. An object that
 /// cannot take them stays as it is.
 pub(crate) fn apply_configuration(
     target: &mut Tree<'_>,
@@ -40,10 +40,10 @@ pub(crate) fn apply_configuration(
     Ok(apply(target, fields, known.schema))
 }
 
-/// Merges fields that have been checked into an object; whether that changed anything.
+/// Merges fields that have been checked into an object. Returns whether the object changed.
 fn apply(target: &mut Tree<'_>, fields: Vec<(String, Node)>, schema: Schema<'_>) -> bool {
     let mut merging = Merging { changed: false };
-    merging.value(target, Node::Map(fields), Some(schema));
+    merging.merge_value(target, Node::Map(fields), Some(schema));
     merging.changed
 }
 
@@ -52,7 +52,7 @@ struct Merging {
 }
 
 impl Merging {
-    fn value(&mut self, existing: &mut Tree<'_>, node: Node, schema: Option<Schema<'_>>) {
+    fn merge_value(&mut self, existing: &mut Tree<'_>, node: Node, schema: Option<Schema<'_>>) {
         let part = existing.part();
         let (is_object, is_list) = (part.is_object(), part.is_list());
         match node {
@@ -62,23 +62,23 @@ impl Merging {
                     && !schema.and_then(Schema::map).is_some_and(|map| map.atomic) =>
             {
                 if let Some(existing) = existing.members_mut() {
-                    self.map(existing, fields, schema);
+                    self.merge_map(existing, fields, schema);
                 }
             }
             Node::List(items) if is_list && !(part.is_empty() && items.is_empty()) => {
                 let list = schema.and_then(Schema::list).filter(|list| list.relation != Relation::Atomic);
-                let Some(list) = list else { return self.replace(existing, Node::List(items)) };
+                let Some(list) = list else { return self.replace_value(existing, Node::List(items)) };
                 if let Some(existing) = existing.items_mut() {
-                    *existing = self.list(mem::take(existing), items, list, schema);
+                    *existing = self.merge_list(mem::take(existing), items, list, schema);
                 }
             }
             // Null leaves lists and maps be.
             Node::Null if is_object || is_list => {}
-            node => self.replace(existing, node),
+            node => self.replace_value(existing, node),
         }
     }
 
-    fn replace(&mut self, existing: &mut Tree<'_>, node: Node) {
+    fn replace_value(&mut self, existing: &mut Tree<'_>, node: Node) {
         let value = node.into_json();
         if existing.part() != value {
             self.changed = true;
@@ -86,11 +86,16 @@ impl Merging {
         }
     }
 
-    fn map(&mut self, existing: &mut Members<'_>, fields: Vec<(String, Node)>, schema: Option<Schema<'_>>) {
+    fn merge_map(
+        &mut self,
+        existing: &mut Members<'_>,
+        fields: Vec<(String, Node)>,
+        schema: Option<Schema<'_>>,
+    ) {
         for (name, node) in fields {
             let below = schema.and_then(|schema| schema.entry(&name));
             match existing.get_mut(name.as_str()) {
-                Some(place) => self.value(place, node, below),
+                Some(place) => self.merge_value(place, node, below),
                 None if node == Node::Null => {}
                 None => {
                     existing.insert(Cow::Owned(name), Tree::Made(node.into_json()));
@@ -100,7 +105,7 @@ impl Merging {
         }
     }
 
-    fn list<'d>(
+    fn merge_list<'d>(
         &mut self,
         existing: Vec<Tree<'d>>,
         items: Vec<Node>,
@@ -110,7 +115,7 @@ impl Merging {
         let below = schema.and_then(Schema::items);
         let mut left = Left::new(existing, list);
         let keyed: Vec<(String, Node)> =
-            items.into_iter().filter_map(|item| Some((identity(&item, list).ok()??, item))).collect();
+            items.into_iter().filter_map(|item| Some((identify(&item, list).ok()??, item))).collect();
         let right: HashSet<String> = keyed.iter().map(|(key, _)| key.clone()).collect();
         let mut shared: VecDeque<String> =
             keyed.iter().map(|(key, _)| key).filter(|key| left.first.contains_key(*key)).cloned().collect();
@@ -146,7 +151,7 @@ impl Merging {
                 }
                 break;
             };
-            out.push(self.item(left.first_of(&key), item, out.len(), below));
+            out.push(self.merge_item(left.take_unique(&key), item, out.len(), below));
             if same {
                 at += 1;
             }
@@ -160,7 +165,7 @@ impl Merging {
     }
 
     /// An item of a list, at its new place.
-    fn item<'d>(
+    fn merge_item<'d>(
         &mut self,
         existing: Option<(usize, Tree<'d>)>,
         node: Node,
@@ -169,7 +174,7 @@ impl Merging {
     ) -> Tree<'d> {
         if let Some((was, mut existing)) = existing {
             self.changed |= was != at;
-            self.value(&mut existing, node, schema);
+            self.merge_value(&mut existing, node, schema);
             existing
         } else {
             self.changed = true;
@@ -203,7 +208,7 @@ struct Left<'d> {
 impl<'d> Left<'d> {
     fn new(items: Vec<Tree<'d>>, list: &List) -> Self {
         let key = |item: &Tree<'_>| {
-            keys_only(item.part(), list).and_then(|item| identity(&item, list).ok().flatten())
+            keys_only(item.part(), list).and_then(|item| identify(&item, list).ok().flatten())
         };
         let keys: Vec<Option<String>> = items.iter().map(key).collect();
         let mut first: HashMap<String, Option<usize>> = HashMap::new();
@@ -219,7 +224,7 @@ impl<'d> Left<'d> {
     }
 
     /// The item with a key that no other has.
-    fn first_of(&mut self, key: &str) -> Option<(usize, Tree<'d>)> {
+    fn take_unique(&mut self, key: &str) -> Option<(usize, Tree<'d>)> {
         let at = (*self.first.get(key)?)?;
         Some((at, self.take(at)?))
     }

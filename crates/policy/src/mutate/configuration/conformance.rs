@@ -9,7 +9,7 @@ use std::collections::HashSet;
 use sallyport_cel::check_quantity;
 
 use crate::error::ConfigurationError;
-use crate::mutate::configuration::instant;
+use crate::mutate::configuration::instant::{self, Precision};
 use crate::mutate::configuration::value::{Node, float, quoted};
 use crate::schema::{Key, List, Map, Relation, Scalar, Schema};
 
@@ -18,7 +18,7 @@ const MAX_PROBLEMS: usize = 16;
 
 /// Checks the fields of a partial object.
 pub(crate) fn check(fields: &Node, schema: Schema<'_>) -> Result<(), ConfigurationError> {
-    problems(fields, schema, false).map_err(ConfigurationError::Mistyped)?;
+    collect_problems(fields, schema, false).map_err(ConfigurationError::Mistyped)?;
     let mut atomics = Vec::new();
     find_atomics(fields, schema, &mut String::new(), &mut atomics);
     if atomics.is_empty() { Ok(()) } else { Err(ConfigurationError::Atomic(atomics.join(", "))) }
@@ -26,12 +26,12 @@ pub(crate) fn check(fields: &Node, schema: Schema<'_>) -> Result<(), Configurati
 
 /// Checks an object that is to be changed. Keys may repeat, as they may in what clients send.
 pub(crate) fn check_original(object: &Node, schema: Schema<'_>) -> Result<(), ConfigurationError> {
-    problems(object, schema, true).map_err(ConfigurationError::Original)
+    collect_problems(object, schema, true).map_err(ConfigurationError::Original)
 }
 
-fn problems(node: &Node, schema: Schema<'_>, repeated: bool) -> Result<(), String> {
+fn collect_problems(node: &Node, schema: Schema<'_>, repeated: bool) -> Result<(), String> {
     let mut walk = Walk { repeated, path: String::new(), found: Vec::new() };
-    walk.node(node, schema);
+    walk.check_node(node, schema);
     match walk.found.as_slice() {
         [] => Ok(()),
         [one] => Err(one.clone()),
@@ -66,67 +66,69 @@ fn shape<'s>(node: &Node, schema: Schema<'s>) -> Shape<'s> {
 }
 
 impl Walk {
-    fn problem(&mut self, text: &str) {
+    fn add_problem(&mut self, text: &str) {
         if self.found.len() < MAX_PROBLEMS {
             let separator = if self.path.is_empty() { "" } else { ": " };
             self.found.push(format!("{}{separator}{text}", self.path));
         }
     }
 
-    fn below(&mut self, element: &str, node: &Node, schema: Schema<'_>) {
+    fn check_child(&mut self, element: &str, node: &Node, schema: Schema<'_>) {
         let length = self.path.len();
         self.path.push_str(element);
-        self.node(node, schema);
+        self.check_node(node, schema);
         self.path.truncate(length);
     }
 
-    fn node(&mut self, node: &Node, schema: Schema<'_>) {
+    fn check_node(&mut self, node: &Node, schema: Schema<'_>) {
         if *node == Node::Null {
             return;
         }
         match (shape(node, schema), node) {
             (Shape::Scalar(scalar), node) => {
-                if let Some(problem) = mistyped(scalar, node) {
-                    self.problem(&problem);
+                if let Some(problem) = describe_mistype(scalar, node) {
+                    self.add_problem(&problem);
                 }
             }
-            (Shape::List(list), Node::List(items)) => self.list(items, list, schema.at(list.items)),
-            (Shape::List(_), other) => self.problem(&format!("expected list, got &{{{}}}", other.plain())),
+            (Shape::List(list), Node::List(items)) => self.check_list(items, list, schema.at(list.items)),
+            (Shape::List(_), other) => {
+                self.add_problem(&format!("expected list, got &{{{}}}", other.plain()));
+            }
             (Shape::Map(map), Node::Map(fields)) => {
                 for (name, node) in fields {
                     let Some(id) = map.entry(name) else {
                         let length = self.path.len();
                         self.path.push('.');
                         self.path.push_str(name);
-                        self.problem("field not declared in schema");
+                        self.add_problem("field not declared in schema");
                         self.path.truncate(length);
                         return;
                     };
-                    self.below(&format!(".{name}"), node, schema.at(id));
+                    self.check_child(&format!(".{name}"), node, schema.at(id));
                 }
             }
-            (Shape::Map(_), other) => self.problem(&format!("expected map, got &{{{}}}", other.plain())),
-            (Shape::Nothing, _) => self.problem("schema error: invalid atom"),
+            (Shape::Map(_), other) => self.add_problem(&format!("expected map, got &{{{}}}", other.plain())),
+            (Shape::Nothing, _) => self.add_problem("schema error: invalid atom"),
         }
     }
 
-    fn list(&mut self, items: &[Node], list: &List, schema: Schema<'_>) {
+    fn check_list(&mut self, items: &[Node], list: &List, schema: Schema<'_>) {
         let mut seen = HashSet::new();
         for (index, item) in items.iter().enumerate() {
-            let element = match identity(item, list) {
+            let element = match identify(item, list) {
                 Ok(Some(element)) => element,
                 Ok(None) => format!("[{index}]"),
-                Err(problem) => return self.problem(&format!("element {index}: {problem}")),
+                Err(problem) => return self.add_problem(&format!("element {index}: {problem}")),
             };
             if list.relation != Relation::Atomic && !seen.insert(element.clone()) && !self.repeated {
-                self.problem(&format!("duplicate entries for key {element}"));
+                self.add_problem(&format!("duplicate entries for key {element}"));
             }
-            self.below(&element, item, schema);
+            self.check_child(&element, item, schema);
         }
     }
 }
 
-fn mistyped(scalar: Scalar, node: &Node) -> Option<String> {
+fn describe_mistype(scalar: Scalar, node: &Node) -> Option<String> {
     let number = matches!(node, Node::Int(_) | Node::Float(_));
     match scalar {
         Scalar::Int32 | Scalar::Int64 | Scalar::Number => {
@@ -144,7 +146,7 @@ fn mistyped(scalar: Scalar, node: &Node) -> Option<String> {
 }
 
 /// What tells an item of a list from the others, as paths show it; `None` if its place does.
-pub(crate) fn identity(item: &Node, list: &List) -> Result<Option<String>, String> {
+pub(crate) fn identify(item: &Node, list: &List) -> Result<Option<String>, String> {
     match &list.relation {
         Relation::Atomic => Ok(None),
         Relation::Set => match item {
@@ -153,22 +155,22 @@ pub(crate) fn identity(item: &Node, list: &List) -> Result<Option<String>, Strin
             Node::Null => {
                 Err("associative list without keys has an element that's an explicit null".to_owned())
             }
-            other => Ok(Some(format!("[={}]", shown(other)))),
+            other => Ok(Some(format!("[={}]", show(other)))),
         },
         Relation::Map(keys) => match item {
             Node::Null => Err("associative list with keys may not have a null element".to_owned()),
-            Node::Map(fields) => keyed(fields, keys).map(Some),
+            Node::Map(fields) => identify_by_keys(fields, keys).map(Some),
             _ => Err("associative list with keys may not have non-map elements".to_owned()),
         },
     }
 }
 
-fn keyed(fields: &[(String, Node)], keys: &[Key]) -> Result<String, String> {
+fn identify_by_keys(fields: &[(String, Node)], keys: &[Key]) -> Result<String, String> {
     let mut found: Vec<(&str, String)> = Vec::with_capacity(keys.len());
     for key in keys {
-        let own = fields.iter().find(|(name, _)| **name == *key.field).map(|(_, node)| shown(node));
+        let own = fields.iter().find(|(name, _)| **name == *key.field).map(|(_, node)| show(node));
         let default =
-            || key.default.as_ref().and_then(|default| Node::from_json(default, 0)).map(|it| shown(&it));
+            || key.default.as_ref().and_then(|default| Node::from_json(default, 0)).map(|it| show(&it));
         found.extend(own.or_else(default).map(|shown| (&*key.field, shown)));
     }
     if found.is_empty() {
@@ -184,16 +186,16 @@ fn keyed(fields: &[(String, Node)], keys: &[Key]) -> Result<String, String> {
     Ok(format!("[{}]", pairs.join(",")))
 }
 
-fn shown(node: &Node) -> String {
+fn show(node: &Node) -> String {
     match node {
         Node::Null => "null".to_owned(),
         Node::Bool(value) => value.to_string(),
         Node::Int(value) => value.to_string(),
         Node::Float(value) => float(*value),
         Node::Text(text) => quoted(text),
-        Node::List(items) => format!("[{}]", items.iter().map(shown).collect::<Vec<_>>().join(",")),
+        Node::List(items) => format!("[{}]", items.iter().map(show).collect::<Vec<_>>().join(",")),
         Node::Map(fields) => {
-            fields.iter().map(|(name, node)| format!("{name}={}", shown(node))).collect::<Vec<_>>().concat()
+            fields.iter().map(|(name, node)| format!("{name}={}", show(node))).collect::<Vec<_>>().concat()
         }
         Node::Foreign(_) => "{{undefined}}".to_owned(),
     }
@@ -265,7 +267,7 @@ pub(crate) fn decode_scalar(node: &mut Node, scalar: Scalar) -> Result<(), Strin
     match (scalar, &*node) {
         (Scalar::Int32 | Scalar::Int64, Node::Float(value)) => {
             let bits = if scalar == Scalar::Int32 { "int32" } else { "int64" };
-            let whole = integral(*value).ok_or_else(|| format!("cannot convert float64 to {bits}"))?;
+            let whole = to_integer(*value).ok_or_else(|| format!("cannot convert float64 to {bits}"))?;
             *node = Node::Int(whole);
             decode_scalar(node, scalar)
         }
@@ -285,7 +287,8 @@ pub(crate) fn decode_scalar(node: &mut Node, scalar: Scalar) -> Result<(), Strin
             _ => "json: cannot unmarshal object into Go value of type int32".to_owned(),
         }),
         (Scalar::Time | Scalar::MicroTime, Node::Text(text)) => {
-            instant::check(text, scalar == Scalar::MicroTime)
+            let micro = scalar == Scalar::MicroTime;
+            instant::check(text, if micro { Precision::Microseconds } else { Precision::Seconds })
         }
         (Scalar::Time | Scalar::MicroTime, Node::Bool(_)) => {
             Err("json: cannot unmarshal bool into Go value of type string".to_owned())
@@ -293,7 +296,7 @@ pub(crate) fn decode_scalar(node: &mut Node, scalar: Scalar) -> Result<(), Strin
         (Scalar::Time | Scalar::MicroTime, _) => {
             Err("json: cannot unmarshal number into Go value of type string".to_owned())
         }
-        (Scalar::Bytes, Node::Text(text)) => match base64_fault(text) {
+        (Scalar::Bytes, Node::Text(text)) => match find_base64_fault(text) {
             Some(at) => Err(format!("error decoding from json: illegal base64 data at input byte {at}")),
             None => Ok(()),
         },
@@ -302,14 +305,14 @@ pub(crate) fn decode_scalar(node: &mut Node, scalar: Scalar) -> Result<(), Strin
 }
 
 /// The integer that a number is.
-fn integral(value: f64) -> Option<i64> {
+fn to_integer(value: f64) -> Option<i64> {
     const LIMIT: f64 = 9_223_372_036_854_775_808.0;
     #[allow(clippy::cast_possible_truncation)] // whole and within range
     (value.fract() == 0.0 && (-LIMIT..LIMIT).contains(&value)).then_some(value as i64)
 }
 
 /// Where a text stops being standard base64 with padding; line ends do not count.
-pub(crate) fn base64_fault(text: &str) -> Option<usize> {
+pub(crate) fn find_base64_fault(text: &str) -> Option<usize> {
     let mut bytes = text.bytes().enumerate().filter(|(_, byte)| !matches!(byte, b'\r' | b'\n'));
     // How many characters of a group of four have been seen.
     let mut seen = 0;
@@ -331,7 +334,7 @@ pub(crate) fn base64_fault(text: &str) -> Option<usize> {
 
 #[cfg(test)]
 mod tests {
-    use super::base64_fault;
+    use super::find_base64_fault;
 
     #[test]
     fn faults_of_base64_are_where_the_api_server_sees_them() {
@@ -352,7 +355,7 @@ mod tests {
             ("AA-A", Some(2)),
         ];
         for (text, at) in rows {
-            assert_eq!(base64_fault(text), at, "{text:?}");
+            assert_eq!(find_base64_fault(text), at, "{text:?}");
         }
     }
 }

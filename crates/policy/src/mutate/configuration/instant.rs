@@ -4,8 +4,18 @@
 const PARTS: [(&str, usize, char); 6] =
     [("2006", 4, '-'), ("01", 2, '-'), ("02", 2, 'T'), ("15", 2, ':'), ("04", 2, ':'), ("05", 2, '\0')];
 
-/// Checks an instant; `micro` if it has to have six decimals.
-pub(crate) fn check(text: &str, micro: bool) -> Result<(), String> {
+/// How exact an instant is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Precision {
+    /// Decimals may be left out.
+    Seconds,
+    /// There are six decimals.
+    Microseconds,
+}
+
+/// Checks an instant.
+pub(crate) fn check(text: &str, precision: Precision) -> Result<(), String> {
+    let micro = precision == Precision::Microseconds;
     let layout = if micro { "2006-01-02T15:04:05.000000Z07:00" } else { "2006-01-02T15:04:05Z07:00" };
     let failed = |rest: &str, part: &str| {
         Err(format!("parsing time {text:?} as {layout:?}: cannot parse {rest:?} as {part:?}"))
@@ -74,36 +84,37 @@ fn is_zone(text: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use super::Precision::{Microseconds, Seconds};
     use super::check;
 
     #[test]
     fn instants_are_read_as_kubernetes_reads_them() {
         let rows = [
-            ("2026-01-02T03:04:05Z", false, ""),
-            ("2026-01-02T03:04:05+02:00", false, ""),
-            ("2026-01-02T03:04:05.123Z", false, ""),
-            ("2026-01-02T03:04:05.123456Z", true, ""),
-            ("2024-02-29T00:00:00Z", false, ""),
+            ("2026-01-02T03:04:05Z", Seconds, ""),
+            ("2026-01-02T03:04:05+02:00", Seconds, ""),
+            ("2026-01-02T03:04:05.123Z", Seconds, ""),
+            ("2026-01-02T03:04:05.123456Z", Microseconds, ""),
+            ("2024-02-29T00:00:00Z", Seconds, ""),
             (
                 "x",
-                false,
+                Seconds,
                 "parsing time \"x\" as \"2006-01-02T15:04:05Z07:00\": cannot parse \"x\" as \"2006\"",
             ),
             (
                 "2026-01-02",
-                false,
+                Seconds,
                 "parsing time \"2026-01-02\" as \"2006-01-02T15:04:05Z07:00\": cannot parse \"\" as \"T\"",
             ),
-            ("2026-13-02T03:04:05Z", false, "parsing time \"2026-13-02T03:04:05Z\": month out of range"),
-            ("2026-02-29T03:04:05Z", false, "parsing time \"2026-02-29T03:04:05Z\": day out of range"),
+            ("2026-13-02T03:04:05Z", Seconds, "parsing time \"2026-13-02T03:04:05Z\": month out of range"),
+            ("2026-02-29T03:04:05Z", Seconds, "parsing time \"2026-02-29T03:04:05Z\": day out of range"),
             (
                 "2026-01-02T03:04:05",
-                false,
+                Seconds,
                 "parsing time \"2026-01-02T03:04:05\" as \"2006-01-02T15:04:05Z07:00\": cannot parse \"\" as \"Z07:00\"",
             ),
         ];
-        for (text, micro, problem) in rows {
-            assert_eq!(check(text, micro).err().unwrap_or_default(), problem, "{text}");
+        for (text, precision, problem) in rows {
+            assert_eq!(check(text, precision).err().unwrap_or_default(), problem, "{text}");
         }
     }
 }

@@ -34,7 +34,7 @@ pub(crate) struct Foreign {
 }
 
 /// The fields of the `Object` that an expression gave.
-pub(crate) fn fields(value: &Cel<'_>) -> Result<Vec<(String, Node)>, ConfigurationError> {
+pub(crate) fn read_fields(value: &Cel<'_>) -> Result<Vec<(String, Node)>, ConfigurationError> {
     let mut mismatches = Vec::new();
     match value.view() {
         View::Struct("Object", _) => check_names(value, "Object", 0, &mut mismatches)?,
@@ -43,7 +43,7 @@ pub(crate) fn fields(value: &Cel<'_>) -> Result<Vec<(String, Node)>, Configurati
     if !mismatches.is_empty() {
         return Err(ConfigurationError::TypeNames(mismatches.join("\n")));
     }
-    match native(value, 0)? {
+    match read_value(value, 0)? {
         Node::Map(mut fields) => {
             // The object keeps its own, whatever is written.
             fields.retain(|(name, _)| name != "apiVersion" && name != "kind");
@@ -90,27 +90,27 @@ fn check_names(
 }
 
 /// The value of a field: a list or a map that the expression made is taken out of CEL with its items.
-fn field(value: &Cel<'_>, depth: usize) -> Result<Result<Node, String>, ConfigurationError> {
+fn read_field(value: &Cel<'_>, depth: usize) -> Result<Result<Node, String>, ConfigurationError> {
     match value.view() {
         View::List(items) => {
-            let items = items.iter().map(|item| native(item, depth + 1)).collect::<Result<_, _>>()?;
+            let items = items.iter().map(|item| read_value(item, depth + 1)).collect::<Result<_, _>>()?;
             Ok(Ok(Node::List(items)))
         }
         View::Map(entries) => {
             let mut fields = Vec::with_capacity(entries.len());
             for (key, value) in entries {
                 match key.view() {
-                    View::Str(name) => fields.push((name.to_owned(), native(&value, depth + 1)?)),
-                    other => return Ok(Err(not_a_string(&other))),
+                    View::Str(name) => fields.push((name.to_owned(), read_value(&value, depth + 1)?)),
+                    other => return Ok(Err(describe_key(&other))),
                 }
             }
-            Ok(Ok(sorted(fields)))
+            Ok(Ok(sort_fields(fields)))
         }
-        _ => native(value, depth).map(Ok),
+        _ => read_value(value, depth).map(Ok),
     }
 }
 
-fn native(value: &Cel<'_>, depth: usize) -> Result<Node, ConfigurationError> {
+fn read_value(value: &Cel<'_>, depth: usize) -> Result<Node, ConfigurationError> {
     if depth > MAX_DEPTH {
         return Err(ConfigurationError::TooDeep(MAX_DEPTH));
     }
@@ -142,7 +142,8 @@ fn native(value: &Cel<'_>, depth: usize) -> Result<Node, ConfigurationError> {
             Node::from_json(&map.node().to_value(), depth).ok_or(ConfigurationError::TooDeep(MAX_DEPTH))?
         }
         View::List(items) => {
-            let items = items.iter().map(|item| native(item, depth + 1)).collect::<Result<Vec<_>, _>>()?;
+            let items =
+                items.iter().map(|item| read_value(item, depth + 1)).collect::<Result<Vec<_>, _>>()?;
             let plain: Vec<String> = items.iter().map(Node::plain).collect();
             let literal: Vec<String> = items.iter().map(Node::literal).collect();
             foreign(
@@ -154,7 +155,7 @@ fn native(value: &Cel<'_>, depth: usize) -> Result<Node, ConfigurationError> {
         View::Map(entries) => {
             let (mut plain, mut literal) = (Vec::new(), Vec::new());
             for (key, value) in &entries {
-                let (key, value) = (native(key, depth + 1)?, native(value, depth + 1)?);
+                let (key, value) = (read_value(key, depth + 1)?, read_value(value, depth + 1)?);
                 plain.push(format!("{}:{}", key.plain(), value.plain()));
                 literal.push(format!("{}:{}", key.literal(), value.literal()));
             }
@@ -164,7 +165,7 @@ fn native(value: &Cel<'_>, depth: usize) -> Result<Node, ConfigurationError> {
         View::Struct(_, fields) => {
             let mut read = Vec::with_capacity(fields.len());
             for (name, value) in &fields {
-                match field(value, depth + 1)? {
+                match read_field(value, depth + 1)? {
                     Ok(node) => read.push(((*name).to_owned(), node)),
                     Err(problem) => {
                         let plain = format!("fail to convert field {name:?}: {problem}");
@@ -172,15 +173,15 @@ fn native(value: &Cel<'_>, depth: usize) -> Result<Node, ConfigurationError> {
                     }
                 }
             }
-            sorted(read)
+            sort_fields(read)
         }
-        View::Optional(Some(held)) => native(&held, depth + 1)?,
+        View::Optional(Some(held)) => read_value(&held, depth + 1)?,
         View::Optional(None) => Node::Null,
         View::Opaque(name) => foreign(name, name.to_owned(), name.to_owned()),
     })
 }
 
-fn not_a_string(key: &View<'_, '_>) -> String {
+fn describe_key(key: &View<'_, '_>) -> String {
     let (shown, type_name) = match key {
         View::Int(value) => (format!("{value}"), "Int"),
         View::Uint(value) => (format!("{value}"), "Uint"),
@@ -190,7 +191,7 @@ fn not_a_string(key: &View<'_, '_>) -> String {
     format!("map key {shown} is of type types.{type_name}, not string")
 }
 
-fn sorted(mut fields: Vec<(String, Node)>) -> Node {
+fn sort_fields(mut fields: Vec<(String, Node)>) -> Node {
     fields.sort_by(|(one, _), (other, _)| one.cmp(other));
     Node::Map(fields)
 }
@@ -215,7 +216,7 @@ impl Node {
             Value::Object(map) => {
                 let fields =
                     map.iter().map(|(key, item)| Some((key.clone(), Self::from_json(item, depth + 1)?)));
-                sorted(fields.collect::<Option<_>>()?)
+                sort_fields(fields.collect::<Option<_>>()?)
             }
         })
     }

@@ -5,13 +5,15 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use sallyport_cel::{Scope, Value as Cel};
-use sallyport_document::Document;
+use sallyport_document::{Document, Tree};
 use serde_json::Value;
 
-use super::{apply, operations};
 use crate::error::PolicyError;
-use crate::expression::compiled::{Expression, Patience, Uses};
+use crate::expression::compiled::{Expression, TimeBudget, Uses};
 use crate::mutate::measure::MAX_BYTES;
+use crate::mutate::patch::apply::apply;
+use crate::mutate::patch::dialect::Dialect;
+use crate::mutate::patch::operation::read_operations;
 
 /// Cases that do not give what the corpus says, by file and comment, with the reason.
 const EXCEPTIONS: &[(&str, &str, &str)] = &[];
@@ -28,8 +30,13 @@ fn cases(file: &str) -> Vec<Value> {
 /// `None` when a `test` failed.
 fn patched(document: &Value, patch: &Value) -> Result<Option<Value>, PolicyError> {
     let expression = Expression::compile("patch", "null", &Scope::default(), &mut Uses::default()).unwrap();
-    let (operations, _) = operations(&expression, &Cel::from(&Document::of(patch).unwrap()))?;
-    apply(&expression, document.clone(), &operations, &mut { MAX_BYTES }, &Patience::default())
+    let patch = Document::of(patch).unwrap();
+    let (operations, _) = read_operations(&expression, &Cel::from(&patch), Dialect::Rfc6902)?;
+    let document = Document::of(document).unwrap();
+    let mut tree = Tree::Read(document.root());
+    let (room, time) = (&mut { MAX_BYTES }, TimeBudget::default());
+    let applies = apply(&expression, &mut tree, operations, Dialect::Rfc6902, room, &time)?;
+    Ok(applies.then(|| tree.part().to_value()))
 }
 
 /// What is wrong with the outcome of a case.

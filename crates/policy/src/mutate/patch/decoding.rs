@@ -4,10 +4,11 @@
 
 use std::collections::HashSet;
 
+use sallyport_document::{Part, Tree};
 use serde_json::Value;
 
 use crate::error::PolicyError;
-use crate::mutate::configuration::conformance::{base64_fault, decode_scalar};
+use crate::mutate::configuration::conformance::{decode_scalar, find_base64_fault};
 use crate::mutate::configuration::value::Node;
 use crate::request::GroupVersionKind;
 use crate::schema::{Map, Scalar, Schema, Schemas, split};
@@ -18,19 +19,20 @@ const MAX_UNKNOWN: usize = 16;
 /// Decodes and encodes an object made from `original`. Fields that are unknown in that one already are younger
 /// than the schema, and known to the API server that sent them.
 pub(crate) fn decode(
-    object: &mut Value,
-    original: &Value,
+    object: &mut Tree<'_>,
+    original: Part<'_>,
     kind: &GroupVersionKind,
     schemas: &Schemas,
 ) -> Result<(), PolicyError> {
-    let named = named_kind(object);
+    let part = object.part();
+    let named = named_kind(part);
     let kind = named.as_ref().unwrap_or(kind);
     let Some(known) = schemas.of_kind(kind).filter(|known| known.typed) else { return Ok(()) };
-    if let Some(problem) = find_mistyped(object, known.schema, &mut Field::default()) {
+    if let Some(problem) = find_mistyped(part, known.schema, &mut Field::default()) {
         return Err(PolicyError::Undecodable(problem));
     }
     let mut unknown = Vec::new();
-    find_unknown(object, known.schema, &mut Place::default(), &mut unknown);
+    find_unknown(part, known.schema, &mut Place::default(), &mut unknown);
     if !unknown.is_empty() {
         let mut younger = Vec::new();
         find_unknown(original, known.schema, &mut Place::default(), &mut younger);
@@ -45,12 +47,16 @@ pub(crate) fn decode(
             return Err(PolicyError::Decoding(problems.join(", ")));
         }
     }
-    drop_empty_maps(object, known.schema);
+    if has_empty_maps(part, known.schema) {
+        let mut value = part.to_value();
+        drop_empty_maps(&mut value, known.schema);
+        *object = Tree::Made(value);
+    }
     Ok(())
 }
 
 /// The kind that an object says it is of.
-fn named_kind(object: &Value) -> Option<GroupVersionKind> {
+fn named_kind(object: Part<'_>) -> Option<GroupVersionKind> {
     let (group, version) = split(object.get("apiVersion")?.as_str()?);
     let kind = object.get("kind")?.as_str()?.to_owned();
     Some(GroupVersionKind { group: group.to_owned(), version: version.to_owned(), kind })
@@ -75,42 +81,51 @@ impl Field<'_> {
 
 /// The first value that is not of its field's type, in the words of the API server's decoder. Named types of Go
 /// that are texts are not known here and are called `string`.
-fn find_mistyped<'s>(value: &Value, schema: Schema<'s>, field: &mut Field<'s>) -> Option<String> {
-    match (value, schema.scalar(), schema.list(), schema.map()) {
-        (Value::Null, ..) | (_, Some(Scalar::Untyped), ..) | (_, None, None, None) => None,
-        (value, Some(scalar), ..) => mistyped_scalar(value, scalar, field),
-        (Value::Array(items), None, Some(_), _) => {
+fn find_mistyped<'s>(part: Part<'_>, schema: Schema<'s>, field: &mut Field<'s>) -> Option<String> {
+    if part.is_null() {
+        return None;
+    }
+    match (schema.scalar(), schema.list(), schema.map()) {
+        (Some(Scalar::Untyped), ..) | (None, None, None) => None,
+        (Some(scalar), ..) => mistyped_scalar(part, scalar, field),
+        (None, Some(_), _) if part.is_list() => {
             let below = schema.items()?;
-            items.iter().find_map(|item| find_mistyped(item, below, field))
+            part.items()?.into_iter().find_map(|item| find_mistyped(item, below, field))
         }
-        (Value::Object(fields), None, _, Some(map)) => {
+        (None, _, Some(map)) if part.is_object() => {
             let outer = field.structure;
             if let Some(name) = &map.name {
                 field.structure = name.rsplit('.').next().unwrap_or(name);
             }
-            let found = fields.iter().find_map(|(name, value)| {
+            let mut found = None;
+            part.each_member(|name, value| {
+                if found.is_some() {
+                    return;
+                }
                 let Some((name, id)) = map.declared(name) else {
-                    return find_mistyped(value, schema.at(map.others?), field);
+                    found = map.others.and_then(|others| find_mistyped(value, schema.at(others), field));
+                    return;
                 };
                 field.path.push(name);
-                let found = find_mistyped(value, schema.at(id), field);
+                found = find_mistyped(value, schema.at(id), field);
                 field.path.pop();
-                found
             });
             field.structure = outer;
             found
         }
-        (value, ..) => Some(field.refuse(kind_of(value), &go_type(schema))),
+        _ => Some(field.refuse(kind_of(&part.to_value()), &go_type(schema))),
     }
 }
 
-fn mistyped_scalar(value: &Value, scalar: Scalar, field: &Field<'_>) -> Option<String> {
-    match (scalar, value) {
-        (Scalar::Boolean, Value::Bool(_))
-        | (Scalar::String, Value::String(_))
-        | (Scalar::Number, Value::Number(_)) => None,
+fn mistyped_scalar(part: Part<'_>, scalar: Scalar, field: &Field<'_>) -> Option<String> {
+    if scalar == Scalar::String && part.as_str().is_some() {
+        return None;
+    }
+    let value = part.to_value();
+    match (scalar, &value) {
+        (Scalar::Boolean, Value::Bool(_)) | (Scalar::Number, Value::Number(_)) => None,
         (Scalar::Bytes, Value::String(text)) => {
-            base64_fault(text).map(|at| format!("illegal base64 data at input byte {at}"))
+            find_base64_fault(text).map(|at| format!("illegal base64 data at input byte {at}"))
         }
         (Scalar::Int32 | Scalar::Int64, Value::Number(number)) => {
             let fits = number
@@ -197,35 +212,54 @@ impl Place {
     }
 }
 
-fn find_unknown(value: &Value, schema: Schema<'_>, place: &mut Place, found: &mut Vec<Place>) {
-    match value {
-        Value::Object(fields) if schema.map().is_some() => {
-            for (name, value) in fields {
-                place.within(name, None, |place| match schema.entry(name) {
-                    Some(below) => find_unknown(value, below, place, found),
-                    None => found.push(place.clone()),
-                });
-            }
+fn find_unknown(part: Part<'_>, schema: Schema<'_>, place: &mut Place, found: &mut Vec<Place>) {
+    if part.is_object() && schema.map().is_some() {
+        part.each_member(|name, value| {
+            place.within(name, None, |place| match schema.entry(name) {
+                Some(below) => find_unknown(value, below, place, found),
+                None => found.push(place.clone()),
+            });
+        });
+    } else if let Some(below) = schema.items()
+        && let Some(items) = part.items()
+    {
+        for (index, item) in items.into_iter().enumerate() {
+            place.within("", Some(index), |place| find_unknown(item, below, place, found));
         }
-        Value::Array(items) => {
-            let Some(below) = schema.items() else { return };
-            for (index, item) in items.iter().enumerate() {
-                place.within("", Some(index), |place| find_unknown(item, below, place, found));
-            }
-        }
-        _ => {}
     }
 }
 
-/// Maps with keys of the author's choice; an empty object with named fields means something.
+/// Returns whether there is something for [`drop_empty_maps`] to drop.
+fn has_empty_maps(part: Part<'_>, schema: Schema<'_>) -> bool {
+    if let Some(below) = schema.items()
+        && let Some(items) = part.items()
+    {
+        return items.into_iter().any(|item| has_empty_maps(item, below));
+    }
+    let mut found = false;
+    part.each_member(|name, value| {
+        if let Some(below) = schema.entry(name).filter(|_| !found) {
+            found =
+                is_droppable(below) && value.is_object() && value.is_empty() || has_empty_maps(value, below);
+        }
+    });
+    found
+}
+
+/// Returns whether a map of this type has keys of the author's choice; an empty object with named fields means
+/// something.
+fn is_droppable(schema: Schema<'_>) -> bool {
+    let of_any_keys = schema.map().is_some_and(|map| map.fields.is_empty() && map.others.is_some());
+    of_any_keys && schema.scalar().is_none() && schema.list().is_none()
+}
+
+/// Drops empty maps with keys of the author's choice.
 fn drop_empty_maps(value: &mut Value, schema: Schema<'_>) {
     match value {
         Value::Object(fields) => fields.retain(|name, value| {
             let Some(below) = schema.entry(name) else { return true };
             drop_empty_maps(value, below);
-            let of_any_keys = below.map().is_some_and(|map| map.fields.is_empty() && map.others.is_some());
-            let untyped = below.scalar().is_some() || below.list().is_some();
-            untyped || !of_any_keys || value.as_object().is_none_or(|map| !map.is_empty())
+            !is_droppable(below) || value.as_object().is_none_or(|map| !map.is_empty())
         }),
         Value::Array(items) => {
             let Some(below) = schema.items() else { return };
@@ -239,6 +273,7 @@ fn drop_empty_maps(value: &mut Value, schema: Schema<'_>) {
 
 #[cfg(test)]
 mod tests {
+    use sallyport_document::{Document, Part, Tree};
     use serde_json::{Value, json};
 
     use super::decode;
@@ -249,9 +284,15 @@ mod tests {
         let version = if kind == "Pod" { "v1" } else { "v9" };
         let kind =
             GroupVersionKind { group: String::new(), version: version.to_owned(), kind: kind.to_owned() };
-        let mut object = object.clone();
-        decode(&mut object, original, &kind, &Schemas::default()).map_err(|error| error.to_string())?;
-        Ok(object)
+        let document = Document::of(object).unwrap();
+        // As it was read, and as something that was made before.
+        let [read, made] = [Tree::Read(document.root()), Tree::Made(object.clone())].map(|mut tree| {
+            decode(&mut tree, Part::Made(original), &kind, &Schemas::default())
+                .map_err(|error| error.to_string())?;
+            Ok(tree.part().to_value())
+        });
+        assert_eq!(read, made, "{object}");
+        read
     }
 
     #[test]
