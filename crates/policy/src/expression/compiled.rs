@@ -1,10 +1,7 @@
 //! Expressions of a policy, each with the name that messages give it, and what they are evaluated over.
 
-use std::cell::Cell;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
-use sallyport_api::{ForEach, Variable};
 use sallyport_cel::{
     Activation, Authorizer, Budget, Limits, Program, Resource, Scope, Type, User, Value as Cel,
 };
@@ -12,36 +9,11 @@ use sallyport_document::Node;
 use serde_json::Value;
 
 use crate::error::{DefinitionError, PolicyError};
+use crate::expression::time_budget::TimeBudget;
+use crate::expression::variables::{AUTHORIZER, NAMESPACE_OBJECT, PARAMS, REQUEST_RESOURCE};
 use crate::family::Family;
-use crate::purpose::Purpose;
 use crate::request::Request;
 use crate::review::documents::Documents;
-
-/// What every expression may use.
-const VARIABLES: [&str; 5] = ["object", "oldObject", "request", NAMESPACE_OBJECT, AUTHORIZER];
-/// The Namespace of the request.
-const NAMESPACE_OBJECT: &str = "namespaceObject";
-/// What the user who asks may do.
-const AUTHORIZER: &str = "authorizer";
-/// The same, with what is asked filled in from the request.
-const REQUEST_RESOURCE: &str = "authorizer.requestResource";
-/// The settings of a policy, where it has any.
-const PARAMS: &str = "params";
-/// Most elements of a `forEach`.
-const MAX_ELEMENTS: usize = 1000;
-/// How long one policy may take for one review; each expression has its own bound besides.
-const MAX_DURATION: Duration = Duration::from_secs(1);
-
-/// Steps of evaluations between two looks at a clock: well below a millisecond.
-const STEPS_BETWEEN_LOOKS: u64 = 20_000;
-/// What one evaluation counts besides its own steps.
-const STEPS_AROUND: u64 = 100;
-/// What one change of an object counts: it may copy and compare all of it. So few changes take no look at all.
-const STEPS_OF_A_CHANGE: u64 = STEPS_BETWEEN_LOOKS / 4;
-/// What one operation of a patch counts besides what it handles: in a long list it moves all that follow.
-const STEPS_OF_AN_OPERATION: u64 = STEPS_BETWEEN_LOOKS.div_ceil(64);
-/// How much of a document is copied in about the time of a step.
-const BYTES_OF_A_STEP: usize = 32;
 
 /// A compiled expression.
 #[derive(Clone, Debug)]
@@ -97,6 +69,10 @@ impl Expression {
         &self.what
     }
 
+    pub(super) fn result_type(&self) -> &Type {
+        self.program.result_type()
+    }
+
     /// Returns whether it, or a variable that it uses, asks what somebody may do.
     pub(crate) fn asks_authorizer(&self) -> bool {
         asks_authorizer(&self.program)
@@ -140,7 +116,8 @@ impl Uses {
         self.authorizer
     }
 
-    fn add_program(&mut self, program: &Program) {
+    /// Adds what a program uses.
+    pub(super) fn add_program(&mut self, program: &Program) {
         self.object |= program.uses("object");
         self.old_object |= program.uses("oldObject");
         self.request |= program.uses("request");
@@ -151,116 +128,6 @@ impl Uses {
 
 fn asks_authorizer(program: &Program) -> bool {
     program.uses(AUTHORIZER) || program.uses(REQUEST_RESOURCE)
-}
-
-/// What all expressions of a policy see, which comes first in every scope: programs of matchConditions run in the
-/// activations of all other scopes of their policy.
-fn common_scope(params: bool) -> Scope {
-    let mut scope = Scope::admission();
-    scope.declare_authorizer();
-    if params {
-        scope.declare_params();
-    }
-    scope
-}
-
-/// The scope of matchConditions: no variables, and nothing to make patches with.
-pub(crate) fn condition_scope(params: bool) -> Scope {
-    let mut scope = common_scope(params);
-    scope.forbid_patches();
-    scope
-}
-
-/// The scope of a policy's other expressions, with its variables; each sees those before it.
-pub(crate) fn compile_scope(
-    variables: &[Variable],
-    params: bool,
-    purpose: Purpose,
-    uses: &mut Uses,
-) -> Result<Scope, DefinitionError> {
-    let mut scope = common_scope(params);
-    if purpose == Purpose::Validation {
-        scope.forbid_patches();
-    }
-    scope.compose();
-    for (index, variable) in variables.iter().enumerate() {
-        if !is_identifier(&variable.name) {
-            return Err(DefinitionError::field(
-                format!("variables[{index}].name"),
-                format!("{:?} is not an identifier of CEL", variable.name),
-            ));
-        }
-        if variables.iter().take(index).any(|other| other.name == variable.name) {
-            return Err(DefinitionError::field(
-                format!("variables[{index}].name"),
-                format!("{} is defined twice", variable.name),
-            ));
-        }
-        let what = format!("variables.{}", variable.name);
-        let program = Program::compile(&variable.expression, &scope)
-            .map_err(|error| DefinitionError::Expression(what, error))?;
-        uses.add_program(&program);
-        scope.define(&variable.name, program);
-    }
-    Ok(scope)
-}
-
-/// What a mutation or validation is repeated over.
-#[derive(Clone, Debug)]
-pub(crate) struct Loop {
-    list: Expression,
-    name: String,
-}
-
-impl Loop {
-    /// Compiles a `forEach` at `field` and gives the scope in which its element has its name.
-    pub(crate) fn compile(
-        field: &str,
-        each: &ForEach,
-        scope: &Scope,
-        uses: &mut Uses,
-    ) -> Result<(Self, Scope), DefinitionError> {
-        let taken = [PARAMS, "variables"].contains(&each.name.as_str());
-        if !is_identifier(&each.name) || taken || VARIABLES.contains(&each.name.as_str()) {
-            return Err(DefinitionError::field(
-                format!("{field}.forEach.as"),
-                format!("{:?} is not a free identifier of CEL", each.name),
-            ));
-        }
-        let list = Expression::compile(format!("{field}.forEach.list"), &each.list, scope, uses)?;
-        let element = match list.program.result_type() {
-            Type::List(element) => Type::clone(element),
-            Type::Dyn => Type::Dyn,
-            other => {
-                let problem = format!("must evaluate to list but got {other}");
-                return Err(DefinitionError::field(list.what, problem));
-            }
-        };
-        let mut inner = scope.clone();
-        inner.declare(&each.name, element);
-        Ok((Self { list, name: each.name.clone() }, inner))
-    }
-
-    /// The elements. Null and an absent optional are no list: the expression has to give an empty one.
-    pub(crate) fn elements<'a>(&self, activation: &Activation<'a>) -> Result<Vec<Cel<'a>>, PolicyError> {
-        let value = self.list.evaluate(activation)?;
-        let elements: Vec<Cel<'a>> = match value.as_list() {
-            Some(items) => items.collect(),
-            None => return Err(self.list.mistyped("a list", &value)),
-        };
-        if elements.len() > MAX_ELEMENTS {
-            return Err(PolicyError::TooMany {
-                what: self.list.what.clone(),
-                found: elements.len(),
-                limit: MAX_ELEMENTS,
-            });
-        }
-        Ok(elements)
-    }
-
-    pub(crate) fn bind<'a>(&self, activation: &mut Activation<'a>, element: Cel<'a>) {
-        activation.bind(&self.name, element);
-    }
 }
 
 /// What the expressions of one policy see in one review, and until when they may run.
@@ -275,55 +142,6 @@ pub(crate) struct Inputs<'a> {
     asking: Option<(&'a Request, &'a dyn Authorizer)>,
     uses: Uses,
     pub(crate) time: &'a TimeBudget,
-}
-
-/// How long one policy has taken for one review. Looking at a clock takes as long as a short expression, so that it
-/// is looked at once there has been some work.
-#[derive(Debug, Default)]
-pub(crate) struct TimeBudget {
-    /// Since the last look.
-    steps: Cell<u64>,
-    deadline: Cell<Option<Instant>>,
-}
-
-impl TimeBudget {
-    fn spend(&self, steps: u64) -> Result<(), PolicyError> {
-        let steps = self.steps.get().saturating_add(steps);
-        self.steps.set(steps);
-        if steps < STEPS_BETWEEN_LOOKS {
-            return Ok(());
-        }
-        let now = Instant::now();
-        match self.deadline.get() {
-            None => self.deadline.set(Some(now + MAX_DURATION)),
-            // The steps stay, so that whatever comes next for the policy looks at once.
-            Some(deadline) if now > deadline => {
-                return Err(PolicyError::TooLong(MAX_DURATION.as_millis()));
-            }
-            Some(_) => {}
-        }
-        self.steps.set(0);
-        Ok(())
-    }
-
-    /// Before a change is carried out: an error once the policy has taken too long.
-    pub(crate) fn spend_change(&self) -> Result<(), PolicyError> {
-        self.spend(STEPS_OF_A_CHANGE)
-    }
-
-    /// Before an operation of a patch that copies or moves so many bytes, likewise.
-    pub(crate) fn spend_operation(&self, bytes: usize) -> Result<(), PolicyError> {
-        let copying = u64::try_from(bytes / BYTES_OF_A_STEP).unwrap_or(u64::MAX);
-        self.spend(copying.saturating_add(STEPS_OF_AN_OPERATION))
-    }
-
-    /// That of a policy which has taken too long already, but has not looked yet.
-    #[cfg(test)]
-    pub(crate) fn exhausted() -> Self {
-        let time = Self::default();
-        time.deadline.set(Instant::now().checked_sub(MAX_DURATION));
-        time
-    }
 }
 
 impl<'a> Inputs<'a> {
@@ -402,7 +220,7 @@ impl<'a> Inputs<'a> {
 
     /// An error once the policy has taken too long.
     pub(crate) fn check_time(&self, activation: &Activation<'_>) -> Result<(), PolicyError> {
-        self.time.spend(activation.take_steps().saturating_add(STEPS_AROUND))
+        self.time.spend_evaluation(activation.take_steps())
     }
 }
 
@@ -417,50 +235,5 @@ fn user(request: &Request) -> User {
         uid: info.uid.clone(),
         groups: info.groups.clone(),
         extra: info.extra.iter().map(|(key, values)| (key.clone(), values.clone())).collect(),
-    }
-}
-
-fn is_identifier(name: &str) -> bool {
-    let mut characters = name.chars();
-    characters.next().is_some_and(|first| first.is_ascii_alphabetic() || first == '_')
-        && characters.all(|other| other.is_ascii_alphanumeric() || other == '_')
-}
-
-#[cfg(test)]
-mod tests {
-    use std::time::{Duration, Instant};
-
-    use super::{STEPS_BETWEEN_LOOKS, TimeBudget};
-    use crate::error::PolicyError;
-
-    #[test]
-    fn a_policy_that_has_taken_too_long_is_stopped_once_it_has_worked() {
-        let time = TimeBudget::default();
-        assert!(time.spend(STEPS_BETWEEN_LOOKS - 1).is_ok());
-        assert_eq!(time.deadline.get(), None);
-        assert!(time.spend(1).is_ok());
-        assert!(time.deadline.get().is_some());
-        time.deadline.set(Instant::now().checked_sub(Duration::from_secs(1)));
-        assert!(time.spend(STEPS_BETWEEN_LOOKS - 1).is_ok());
-        assert!(matches!(time.spend(1), Err(PolicyError::TooLong(_))));
-        assert!(matches!(time.spend(1), Err(PolicyError::TooLong(_))), "it stays so");
-    }
-
-    #[test]
-    fn few_changes_and_small_patches_take_no_look_but_many_or_large_ones_do() {
-        type Take = fn(&TimeBudget) -> Result<(), PolicyError>;
-        let one = |take: Take, times: usize| {
-            let time = TimeBudget::exhausted();
-            (0..times).try_for_each(|_| take(&time)).is_err()
-        };
-        let rows: [(Take, usize, usize); 3] = [
-            (TimeBudget::spend_change, 3, 4),
-            (|time| time.spend_operation(0), 60, 64),
-            (|time| time.spend_operation(16 * 1024 * 1024), 0, 1),
-        ];
-        for (take, few, many) in rows {
-            assert!(!one(take, few), "{few}");
-            assert!(one(take, many), "{many}");
-        }
     }
 }

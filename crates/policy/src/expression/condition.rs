@@ -4,7 +4,8 @@ use sallyport_api::MatchCondition;
 use sallyport_cel::{Activation, Budget, Type};
 
 use crate::error::{DefinitionError, PolicyError};
-use crate::expression::compiled::{Expression, Inputs, Uses, condition_scope};
+use crate::expression::compiled::{Expression, Inputs, Uses};
+use crate::expression::scope::condition_scope;
 use crate::family::Family;
 
 /// The matchConditions of one policy.

@@ -5,7 +5,8 @@ use sallyport_cel::{Activation, Scope, Type};
 use serde_json::{Map, Value};
 
 use crate::error::{DefinitionError, PolicyError};
-use crate::expression::compiled::{Expression, Inputs, Loop, Uses};
+use crate::expression::compiled::{Expression, Inputs, Uses};
+use crate::expression::for_each::Loop;
 use crate::family::Family;
 use crate::mutate::configuration::value::{self, Node};
 use crate::mutate::measure::{MAX_BYTES, Measure};

@@ -4,8 +4,9 @@ use sallyport_api::{FailurePolicy, MatchConstraints, OperationType, ParamKind, R
 use sallyport_cel::Scope;
 
 use crate::error::{DefinitionError, PolicyError};
-use crate::expression::compiled::{Inputs, Uses, compile_scope};
+use crate::expression::compiled::{Inputs, Uses};
 use crate::expression::condition::Conditions;
+use crate::expression::scope::compile_scope;
 use crate::family::Family;
 use crate::matching::matcher::Matcher;
 use crate::mutate::mutation::CompiledMutation;

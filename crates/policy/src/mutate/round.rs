@@ -7,7 +7,8 @@ use sallyport_api::FailurePolicy;
 use sallyport_document::{Node, Tree};
 
 use crate::error::PolicyError;
-use crate::expression::compiled::{Inputs, TimeBudget};
+use crate::expression::compiled::Inputs;
+use crate::expression::time_budget::TimeBudget;
 use crate::family::{self, Family};
 use crate::matching::index::Candidates;
 use crate::mutate::configuration::apply::apply_configuration;

@@ -5,8 +5,10 @@ use sallyport_cel::{Activation, Budget, Scope, Type};
 use sallyport_document::Node;
 
 use crate::error::{DefinitionError, PolicyError};
-use crate::expression::compiled::{Expression, Inputs, TimeBudget, Uses, compile_scope};
+use crate::expression::compiled::{Expression, Inputs, Uses};
 use crate::expression::condition::Conditions;
+use crate::expression::scope::compile_scope;
+use crate::expression::time_budget::TimeBudget;
 use crate::family::Family;
 use crate::matching::matcher::Matcher;
 use crate::matching::qualified_name::{MAX_NAME_PART, is_name_part};

@@ -4,7 +4,8 @@ use sallyport_api::{Reason, Validation};
 use sallyport_cel::{Activation, Scope, Type};
 
 use crate::error::{DefinitionError, PolicyError};
-use crate::expression::compiled::{Expression, Inputs, Loop, Uses};
+use crate::expression::compiled::{Expression, Inputs, Uses};
+use crate::expression::for_each::Loop;
 use crate::family::Family;
 use crate::validate::findings::{Failure, Findings};
 

@@ -4,7 +4,8 @@ use sallyport_document::Tree;
 use serde_json::Value;
 
 use crate::error::PolicyError;
-use crate::expression::compiled::{Expression, TimeBudget};
+use crate::expression::compiled::Expression;
+use crate::expression::time_budget::TimeBudget;
 use crate::mutate::measure::{MAX_BYTES, MAX_DEPTH, Measure};
 use crate::mutate::patch::dialect::Dialect;
 use crate::mutate::patch::fault::{Fault, Missing};
@@ -162,7 +163,8 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::apply;
-    use crate::expression::compiled::{Expression, TimeBudget, Uses};
+    use crate::expression::compiled::{Expression, Uses};
+    use crate::expression::time_budget::TimeBudget;
     use crate::mutate::measure::MAX_BYTES;
     use crate::mutate::patch::dialect::Dialect;
     use crate::mutate::patch::fault::Fault;

@@ -4,7 +4,8 @@ use sallyport_cel::{Scope, Value as Cel};
 use sallyport_document::{Document, Tree};
 use serde_json::{Map, Value, json};
 
-use crate::expression::compiled::{Expression, TimeBudget, Uses};
+use crate::expression::compiled::{Expression, Uses};
+use crate::expression::time_budget::TimeBudget;
 use crate::mutate::measure::MAX_BYTES;
 use crate::mutate::patch::apply::apply;
 use crate::mutate::patch::dialect::Dialect;
