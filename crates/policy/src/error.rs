@@ -1,13 +1,17 @@
 //! What can be wrong with a policy as written, and what can go wrong when it is evaluated.
 
+mod configuration;
+mod merge;
+mod params;
+
 use std::error::Error;
 
 use sallyport_cel::{CompileError, EvalError};
 use thiserror::Error;
 
-use crate::binding::ParamError;
-use crate::configuration::ConfigurationError;
-use crate::merge::MergeError;
+pub(crate) use self::configuration::ConfigurationError;
+pub(crate) use self::merge::MergeError;
+pub(crate) use self::params::ParamError;
 
 /// A policy that cannot be put in force.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
@@ -131,7 +135,7 @@ impl PolicyError {
         if internal { (500, "InternalError") } else { (422, "Invalid") }
     }
 
-    /// Whether the policy's expressions have spent their budget, which ends the policy.
+    /// Returns whether the policy's expressions have spent their budget, which ends the policy.
     pub(crate) fn is_out_of_budget(&self) -> bool {
         matches!(self, Self::Evaluation(_, EvalError::BudgetExceeded))
     }

@@ -18,50 +18,51 @@ impl Family {
         self == Self::Sallyport
     }
 
-    /// Whether a policy under `Ignore` that fails half way leaves no trace. The API server keeps what the
+    /// Returns whether a policy under `Ignore` that fails half way leaves no trace. The API server keeps what the
     /// other mutations did.
     pub(crate) fn rolls_back(self) -> bool {
         self.is_ours()
     }
 
-    /// Whether changes that the API server would refuse, to the spec of an existing pod, are taken back.
+    /// Returns whether changes that the API server would refuse, to the spec of an existing pod, are taken back.
     pub(crate) fn keeps_immutable_fields(self) -> bool {
         self.is_ours()
     }
 
-    /// Whether its failure policy says what follows from every error. The API server lets some through it.
+    /// Returns whether its failure policy says what follows from every error. The API server lets some through it.
     pub(crate) fn is_bound_by_failure_policy(self) -> bool {
         self.is_ours()
     }
 
-    /// Whether `IfNeeded` means another policy's change. The API server runs such policies once more after any
-    /// mutation that succeeded, be it their own and be it without effect.
+    /// Returns whether `IfNeeded` means another policy's change. The API server runs such policies once more after
+    /// any mutation that succeeded, be it their own and be it without effect.
     pub(crate) fn ignores_own_changes(self) -> bool {
         self.is_ours()
     }
 
-    /// Whether matchConditions see the request's namespace; at the API server `namespaceObject` is null there.
+    /// Returns whether matchConditions see the request's namespace; at the API server `namespaceObject` is null
+    /// there.
     pub(crate) fn shows_namespace_to_conditions(self) -> bool {
         self.is_ours()
     }
 
-    /// Whether `request` has its fields also when they are empty, as `namespace` is for an object without one. The
-    /// API server leaves most of them out.
+    /// Returns whether `request` has its fields also when they are empty, as `namespace` is for an object without
+    /// one. The API server leaves most of them out.
     pub(crate) fn shows_empty_fields_of_requests(self) -> bool {
         self.is_ours()
     }
 
-    /// Whether a messageExpression may ask the authorizer; the API server does not declare it there.
+    /// Returns whether a messageExpression may ask the authorizer; the API server does not declare it there.
     pub(crate) fn shows_authorizer_to_messages(self) -> bool {
         self.is_ours()
     }
 
-    /// Whether JSON patches are read as RFC 6902 has it, not as the API server's library does.
+    /// Returns whether JSON patches are read as RFC 6902 has it, not as the API server's library does.
     pub(crate) fn reads_patches_strictly(self) -> bool {
         self.is_ours()
     }
 
-    /// Whether an expression that fails is named by its place in the policy. The API server repeats its text.
+    /// Returns whether an expression that fails is named by its place in the policy. The API server repeats its text.
     pub(crate) fn names_expressions_by_field(self) -> bool {
         self.is_ours()
     }

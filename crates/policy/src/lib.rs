@@ -15,56 +15,82 @@
 //!
 //! Invariant: whatever the review and whatever the policies, a review ends with an [`Outcome`], soon and
 //! without a panic.
+//!
+//! Start with [`MutationSet::compile`] or [`ValidationSet::compile`], show the set a [`Review`], and read the
+//! [`Outcome`]:
+//!
+//! ```
+//! use std::sync::Arc;
+//!
+//! use sallyport_policy::{
+//!     FailurePolicy, GroupVersionKind, GroupVersionResource, Namespaces, Operation, Request, Review,
+//!     ValidationSet,
+//! };
+//!
+//! let policy = serde_saphyr::from_str(
+//!     r#"
+//! apiVersion: sallyport.dev/v1alpha1
+//! kind: ValidationPolicy
+//! metadata: {name: no-host-network}
+//! spec:
+//!   matchConstraints:
+//!     resourceRules: [{apiGroups: [""], apiVersions: [v1], resources: [pods]}]
+//!   validations:
+//!   - expression: "!object.spec.?hostNetwork.orValue(false)"
+//!     message: pods must not use the host network
+//! "#,
+//! )?;
+//! let set = ValidationSet::compile(vec![policy], Arc::new(Namespaces::default()), None);
+//! assert_eq!(set.policies()[0].message, "", "the policy compiles");
+//!
+//! let core = String::new;
+//! let request = Request {
+//!     kind: GroupVersionKind { group: core(), version: "v1".to_owned(), kind: "Pod".to_owned() },
+//!     resource: GroupVersionResource { group: core(), version: "v1".to_owned(), resource: "pods".to_owned() },
+//!     operation: Operation::Create,
+//!     namespace: "default".to_owned(),
+//!     ..Request::default()
+//! };
+//! let review = Review { object: br#"{"spec": {"hostNetwork": true}}"#, ..Review::of(&request) };
+//! let outcome = set.review(&review, FailurePolicy::Fail);
+//! assert!(!outcome.allowed);
+//! assert_eq!(
+//!     outcome.status.unwrap().message,
+//!     "pods must not use the host network (policy no-host-network)"
+//! );
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! The modules are layers, each of which knows those before it: `schema` (what objects look like), `review` (the
+//! objects of a review), `matching` (which policies it is for), `expression`, `set` (policies with what puts them in
+//! force), and above these `mutate` and `validate`.
 
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
 
-mod admission_policy;
-mod annotation;
-mod apply;
 mod authorization;
-mod binding;
-mod condition;
-mod configuration;
-mod conformance;
-mod current;
-mod decoding;
-mod diff;
-mod documents;
 mod error;
 mod expression;
 mod family;
-mod findings;
-mod index;
-mod instant;
-mod labels;
-mod library_patch;
-mod matcher;
-mod measure;
-mod merge;
-mod mutation;
-mod namespaces;
-mod objects;
+mod matching;
+mod mutate;
 mod outcome;
-mod overlay;
-mod patch;
+mod purpose;
 mod request;
-mod round;
-mod safety;
+mod review;
 mod schema;
-mod selector;
 mod set;
-mod template;
-mod validation;
+mod validate;
 
 pub use authorization::Unconnected;
 pub use error::{DefinitionError, explain};
-pub use mutation::{MutationSet, Mutations};
-pub use namespaces::Namespaces;
-pub use objects::{ObjectProblem, Objects};
+pub use mutate::mutation_set::{MutationSet, Mutations};
 pub use outcome::{Cause, Outcome, PolicyResult, PolicyState, PolicyStatus, ResultKind, Status};
 pub use request::{GroupVersionKind, GroupVersionResource, Operation, Request, Review, UserInfo};
+pub use review::namespaces::Namespaces;
 pub use sallyport_api::FailurePolicy;
 pub use sallyport_cel::{
     Attributes, Authorizer, AuthorizerRule, AuthorizerTable, Decision, Resource, Target, User,
 };
-pub use validation::{ValidationSet, Validations};
+pub use schema::ObjectProblem;
+pub use set::objects::Objects;
+pub use validate::validation_set::{ValidationSet, Validations};

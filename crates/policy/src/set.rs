@@ -1,20 +1,24 @@
 //! A compiled set of policies of either kind: put together from the last good forms, indexed, immutable.
 
+pub(crate) mod admission_policy;
+pub(crate) mod binding;
+pub(crate) mod objects;
+
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use sallyport_api::{FailurePolicy, MatchConstraints, OperationType};
 
-use crate::documents::Documents;
 use crate::error::{DefinitionError, PolicyError};
 use crate::family::Family;
-use crate::index::{Candidates, Index};
-use crate::labels::Labels;
-use crate::matcher::{Matcher, Matching};
-use crate::objects::Objects;
+use crate::matching::index::{Candidates, Index};
+use crate::matching::labels::Labels;
+use crate::matching::matcher::{Matcher, Matching};
 use crate::outcome::{PolicyState, PolicyStatus};
 use crate::request::{GroupVersionKind, Request};
+use crate::review::documents::Documents;
 use crate::schema::Schemas;
+use crate::set::objects::Objects;
 
 /// A kind of policy that can be compiled.
 pub(crate) trait Definition: Sized {
@@ -24,18 +28,18 @@ pub(crate) trait Definition: Sized {
     const OPERATIONS: &'static [OperationType];
 
     fn family(spec: &Self::Spec) -> Family;
-    /// Whether nothing puts the policy in force.
+    /// Returns whether nothing puts the policy in force.
     fn is_unbound(spec: &Self::Spec) -> bool;
     fn constraints(spec: &Self::Spec) -> &MatchConstraints;
     fn failure_policy(spec: &Self::Spec) -> FailurePolicy;
     fn compile(spec: &Self::Spec, matcher: &Matcher, schemas: &Schemas) -> Result<Self, DefinitionError>;
-    /// Whether an expression asks what somebody may do.
+    /// Returns whether an expression asks what somebody may do.
     fn asks_authorizer(&self) -> bool;
 }
 
 /// A policy that is in force.
 #[derive(Debug)]
-struct Good<D: Definition> {
+struct Compiled<D: Definition> {
     spec: D::Spec,
     matcher: Matcher,
     policy: D,
@@ -44,7 +48,7 @@ struct Good<D: Definition> {
 /// A policy of the set.
 #[derive(Debug)]
 enum Entry<D: Definition> {
-    Good(Arc<Good<D>>),
+    Good(Arc<Compiled<D>>),
     /// Never was good; `None` if it is not even known what it matches.
     Broken(Option<Matcher>),
 }
@@ -84,8 +88,8 @@ impl<D: Definition> Set<D> {
         objects: Arc<Objects>,
         previous: Option<&Self>,
     ) -> Self {
-        let good: HashMap<(&str, Family), &Arc<Good<D>>> =
-            previous.into_iter().flat_map(Self::good).collect();
+        let good: HashMap<(&str, Family), &Arc<Compiled<D>>> =
+            previous.into_iter().flat_map(Self::compiled).collect();
         let mut policies: Vec<(Option<String>, D::Spec)> = policies.into_iter().collect();
         // Stable: of several with one name the first given counts.
         policies
@@ -110,7 +114,7 @@ impl<D: Definition> Set<D> {
             let name = name.unwrap_or_default();
             let last = good.get(&(name.as_str(), family)).filter(|_| wrong.is_none());
             let last = last.map(|good| Arc::clone(good));
-            set.add(name, spec, wrong, last, same_kinds);
+            set.add_policy(name, spec, wrong, last, same_kinds);
         }
         set
     }
@@ -152,7 +156,7 @@ impl<D: Definition> Set<D> {
                     continue;
                 }
                 let error = selects.err();
-                let of = |policy: &usize| self.matched(*policy, error.as_ref(), *matching, documents);
+                let of = |policy: &usize| self.match_policy(*policy, error.as_ref(), *matching, documents);
                 matches.extend(policies.iter().filter_map(of));
             }
         }
@@ -160,7 +164,7 @@ impl<D: Definition> Set<D> {
         matches
     }
 
-    fn matched(
+    fn match_policy(
         &self,
         index: usize,
         error: Option<&PolicyError>,
@@ -173,7 +177,7 @@ impl<D: Definition> Set<D> {
             (None, Entry::Good(good)) => Ok(&good.policy),
             (None, Entry::Broken(_)) => Err(PolicyError::Broken(status.message.clone())),
         };
-        let (request, policy) = match self.converted(matching, documents) {
+        let (request, policy) = match self.convert_request(matching, documents) {
             Ok(request) => (request, policy),
             Err(error) => (None, policy.and(Err(error))),
         };
@@ -181,7 +185,7 @@ impl<D: Definition> Set<D> {
     }
 
     /// The request in the version that a policy's rules name, if the object is not in that one.
-    fn converted(
+    fn convert_request(
         &self,
         matching: Matching<'_>,
         documents: &Documents<'_>,
@@ -207,12 +211,12 @@ impl<D: Definition> Set<D> {
         }
     }
 
-    fn add(
+    fn add_policy(
         &mut self,
         name: String,
         spec: D::Spec,
         wrong: Option<DefinitionError>,
-        last: Option<Arc<Good<D>>>,
+        last: Option<Arc<Compiled<D>>>,
         same_kinds: bool,
     ) {
         let written = D::failure_policy(&spec);
@@ -249,7 +253,7 @@ impl<D: Definition> Set<D> {
         }
     }
 
-    fn good(&self) -> impl Iterator<Item = ((&str, Family), &Arc<Good<D>>)> {
+    fn compiled(&self) -> impl Iterator<Item = ((&str, Family), &Arc<Compiled<D>>)> {
         let names = self.statuses.iter().map(|status| status.name.as_str());
         let identities = names.zip(self.families.iter().copied());
         identities.zip(&self.entries).filter_map(|(identity, entry)| match entry {
@@ -272,8 +276,8 @@ fn build<D: Definition>(
     spec: D::Spec,
     matcher: &Result<Matcher, DefinitionError>,
     schemas: &Schemas,
-) -> Result<Arc<Good<D>>, DefinitionError> {
+) -> Result<Arc<Compiled<D>>, DefinitionError> {
     let matcher = matcher.clone()?;
     let policy = D::compile(&spec, &matcher, schemas)?;
-    Ok(Arc::new(Good { spec, matcher, policy }))
+    Ok(Arc::new(Compiled { spec, matcher, policy }))
 }

@@ -6,15 +6,25 @@
 
 use serde_json::Value;
 
-use super::types::{Key, List, Map, Relation, Scalar, Schema, Type, TypeId, Types};
-use super::{BUILT_IN, Served};
-use crate::objects::split;
 use crate::request::{GroupVersionKind, GroupVersionResource};
+use crate::schema::api_version::split;
+use crate::schema::built_in::BUILT_IN;
+use crate::schema::served::Served;
+use crate::schema::types::{Key, List, Map, Relation, Scalar, Schema, Type, TypeId, Types};
 
 /// Deepest nesting of a schema.
 const MAX_DEPTH: usize = 100;
 /// Most types of one version.
 const MAX_TYPES: usize = 100_000;
+
+/// An object that cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ObjectProblem {
+    /// Which of the objects that were given, from 0, Namespaces not counted.
+    pub index: usize,
+    /// What is wrong with it; its kind and name are said.
+    pub message: String,
+}
 
 /// What a definition says.
 pub(super) struct Definition {
@@ -60,7 +70,7 @@ pub(super) fn read(object: &Value) -> Result<Option<Definition>, String> {
         }
         let mut reader = Reader::default();
         let root = reader
-            .root(version.pointer("/schema/openAPIV3Schema"))
+            .read_root(version.pointer("/schema/openAPIV3Schema"))
             .map_err(|problem| format!("CustomResourceDefinition {name}, version {label}: {problem}"))?;
         let of = |kind: &str| GroupVersionKind {
             group: group.clone(),
@@ -101,17 +111,17 @@ struct Reader {
 }
 
 impl Reader {
-    fn root(&mut self, schema: Option<&Value>) -> Result<TypeId, String> {
+    fn read_root(&mut self, schema: Option<&Value>) -> Result<TypeId, String> {
         let Some(schema) = schema else { return Ok(self.any().1) };
-        let mut root = self.definition(schema, false, 0)?;
+        let mut root = self.read_type(schema, false, 0)?;
         if let Some(map) = &mut root.map {
-            self.identify(map);
+            self.add_identity(map);
         }
         Ok(self.types.add(root))
     }
 
     /// The type of a schema; `open` if fields may be that are not declared.
-    fn definition(&mut self, schema: &Value, open: bool, depth: usize) -> Result<Type, String> {
+    fn read_type(&mut self, schema: &Value, open: bool, depth: usize) -> Result<Type, String> {
         if depth > MAX_DEPTH {
             return Err(format!("the schema nests deeper than {MAX_DEPTH}"));
         }
@@ -121,8 +131,8 @@ impl Reader {
         let open = open || marked(schema, "x-kubernetes-preserve-unknown-fields");
         let scalar = |scalar| Ok(Type { scalar: Some(scalar), ..Type::default() });
         match (text(schema, "type"), text(schema, "format")) {
-            ("object", _) => Ok(Type { map: Some(self.map(schema, open, depth)?), ..Type::default() }),
-            ("array", _) => Ok(Type { list: Some(self.list(schema, open, depth)?), ..Type::default() }),
+            ("object", _) => Ok(Type { map: Some(self.read_map(schema, open, depth)?), ..Type::default() }),
+            ("array", _) => Ok(Type { list: Some(self.read_list(schema, open, depth)?), ..Type::default() }),
             ("integer", _) => scalar(Scalar::Int64),
             ("number", _) => scalar(Scalar::Number),
             ("boolean", _) => scalar(Scalar::Boolean),
@@ -130,30 +140,30 @@ impl Reader {
             ("string", _) => scalar(Scalar::Untyped),
             ("", _) => Ok(Type {
                 scalar: Some(Scalar::Untyped),
-                list: Some(self.list(schema, open, depth)?),
-                map: Some(self.map(schema, open, depth)?),
+                list: Some(self.read_list(schema, open, depth)?),
+                map: Some(self.read_map(schema, open, depth)?),
             }),
             (other, _) => Err(format!("{other} is no type")),
         }
     }
 
-    fn reference(&mut self, schema: &Value, open: bool, depth: usize) -> Result<TypeId, String> {
-        let definition = self.definition(schema, open, depth + 1)?;
+    fn add_type(&mut self, schema: &Value, open: bool, depth: usize) -> Result<TypeId, String> {
+        let definition = self.read_type(schema, open, depth + 1)?;
         Ok(self.types.add(definition))
     }
 
-    fn map(&mut self, schema: &Value, open: bool, depth: usize) -> Result<Map, String> {
+    fn read_map(&mut self, schema: &Value, open: bool, depth: usize) -> Result<Map, String> {
         let mut map = Map { atomic: text(schema, "x-kubernetes-map-type") == "atomic", ..Map::default() };
         for (name, property) in schema.get("properties").and_then(Value::as_object).into_iter().flatten() {
-            map.fields.push((name.as_str().into(), self.reference(property, open, depth)?));
+            map.fields.push((name.as_str().into(), self.add_type(property, open, depth)?));
         }
         map.fields.sort_by(|(one, _), (other, _)| one.cmp(other));
         if marked(schema, "x-kubernetes-embedded-resource") {
-            self.identify(&mut map);
+            self.add_identity(&mut map);
         }
         map.others = match schema.get("additionalProperties") {
             Some(Value::Bool(false)) => None,
-            Some(values @ Value::Object(_)) => Some(self.reference(values, open, depth)?),
+            Some(values @ Value::Object(_)) => Some(self.add_type(values, open, depth)?),
             Some(_) => Some(self.any().1),
             None if open || map.fields.is_empty() => Some(self.any().1),
             None => None,
@@ -161,7 +171,7 @@ impl Reader {
         Ok(map)
     }
 
-    fn list(&mut self, schema: &Value, open: bool, depth: usize) -> Result<List, String> {
+    fn read_list(&mut self, schema: &Value, open: bool, depth: usize) -> Result<List, String> {
         let Some(items) = schema.get("items") else {
             return Ok(List { items: self.any().0, relation: Relation::Atomic });
         };
@@ -177,11 +187,11 @@ impl Reader {
             }
             other => return Err(format!("{other} is no list type")),
         };
-        Ok(List { items: self.reference(items, open, depth)?, relation })
+        Ok(List { items: self.add_type(items, open, depth)?, relation })
     }
 
     /// Gives a map what every object has, in place of what is declared there.
-    fn identify(&mut self, map: &mut Map) {
+    fn add_identity(&mut self, map: &mut Map) {
         let text = self.types.add(Type { scalar: Some(Scalar::String), ..Type::default() });
         let metadata = match (self.metadata, BUILT_IN.metadata) {
             (Some(known), _) => Some(known),

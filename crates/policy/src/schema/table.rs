@@ -17,8 +17,8 @@ use std::collections::HashMap;
 
 use serde_json::Value;
 
-use super::types::{Key, List, Map, Relation, Scalar, Type, TypeId, Types};
 use crate::request::{GroupVersionKind, GroupVersionResource};
+use crate::schema::types::{Key, List, Map, Relation, Scalar, Type, TypeId, Types};
 
 /// The committed table.
 pub(super) const TEXT: &str = include_str!("table.txt");
@@ -40,7 +40,7 @@ pub(super) struct Table {
 pub(super) fn parse(text: &str) -> Result<Table, String> {
     let mut reader = Reader::default();
     for line in text.lines() {
-        reader.line(line).ok_or_else(|| line.to_owned())?;
+        reader.read_line(line).ok_or_else(|| line.to_owned())?;
     }
     reader.finish()
 }
@@ -58,10 +58,10 @@ struct Reader {
 }
 
 impl Reader {
-    fn line(&mut self, line: &str) -> Option<()> {
+    fn read_line(&mut self, line: &str) -> Option<()> {
         if let Some(field) = line.strip_prefix(' ') {
             let (name, expression) = field.split_once(' ')?;
-            let id = self.expression(expression, 0)?;
+            let id = self.read_expression(expression, 0)?;
             let (_, map) = self.open.as_mut()?;
             map.fields.push((name.into(), id));
             return Some(());
@@ -73,7 +73,7 @@ impl Reader {
         let (word, rest) = line.split_once(' ')?;
         match word {
             "resource" => {
-                let [group, version, name, kind_group, kind_version, kind] = words(rest)?;
+                let [group, version, name, kind_group, kind_version, kind] = split_words(rest)?;
                 let resource = GroupVersionResource { group, version, resource: name };
                 let kind = GroupVersionKind { group: kind_group, version: kind_version, kind };
                 self.table.resources.push((resource, kind));
@@ -87,18 +87,18 @@ impl Reader {
                 self.table.together.push(pairs.collect::<Option<Vec<_>>>()?);
             }
             "kind" => {
-                let [group, version, kind, name] = words(rest)?;
-                let id = self.named(&name);
+                let [group, version, kind, name] = split_words(rest)?;
+                let id = self.reserve_named(&name);
                 self.table.kinds.push((GroupVersionKind { group, version, kind }, id));
             }
             "type" => {
                 let (name, expression) = rest.split_once(' ')?;
-                let id = self.named(name);
+                let id = self.reserve_named(name);
                 if let Some(relation) = expression.strip_prefix("{}") {
                     let name = Some(with_package(name).into());
-                    self.open = Some((id, Map { name, atomic: atomic(relation)?, ..Map::default() }));
+                    self.open = Some((id, Map { name, atomic: parse_relation(relation)?, ..Map::default() }));
                 } else {
-                    let definition = self.definition(expression, 0)?;
+                    let definition = self.read_definition(expression, 0)?;
                     self.table.types.set(id, definition);
                 }
             }
@@ -129,7 +129,7 @@ impl Reader {
         }
     }
 
-    fn named(&mut self, name: &str) -> TypeId {
+    fn reserve_named(&mut self, name: &str) -> TypeId {
         if let Some(id) = self.names.get(name) {
             return *id;
         }
@@ -139,14 +139,14 @@ impl Reader {
     }
 
     /// The type that an expression refers to or is.
-    fn expression(&mut self, expression: &str, depth: usize) -> Option<TypeId> {
+    fn read_expression(&mut self, expression: &str, depth: usize) -> Option<TypeId> {
         if let Some((name, scalar)) = SCALARS.iter().find(|(name, _)| *name == expression) {
             let types = &mut self.table.types;
             let add = || types.add(Type { scalar: Some(*scalar), ..Type::default() });
             return Some(*self.scalars.entry(name).or_insert_with(add));
         }
         if expression.starts_with(['[', '{']) || expression == "intOrString" {
-            let definition = self.definition(expression, depth)?;
+            let definition = self.read_definition(expression, depth)?;
             return Some(self.table.types.add(definition));
         }
         if let "any" | "untyped" = expression {
@@ -154,12 +154,12 @@ impl Reader {
             return Some(if expression == "any" { any } else { untyped });
         }
         let name = expression.trim_end_matches(['!', '~']);
-        let id = self.named(name);
+        let id = self.reserve_named(name);
         let relation = expression.get(name.len()..)?;
         if relation.is_empty() {
             return Some(id);
         }
-        let key = (id, atomic(relation)?);
+        let key = (id, parse_relation(relation)?);
         if let Some(id) = self.related.get(&key) {
             return Some(*id);
         }
@@ -168,7 +168,7 @@ impl Reader {
         Some(copy)
     }
 
-    fn definition(&mut self, expression: &str, depth: usize) -> Option<Type> {
+    fn read_definition(&mut self, expression: &str, depth: usize) -> Option<Type> {
         if depth > MAX_DEPTH {
             return None;
         }
@@ -181,22 +181,22 @@ impl Reader {
             return Some(Type { scalar: Some(Scalar::IntOrString), ..any });
         }
         if let "any" | "untyped" = expression {
-            let id = self.expression(expression, depth)?;
+            let id = self.read_expression(expression, depth)?;
             return self.table.types.get(id).cloned();
         }
         if let Some(list) = expression.strip_prefix('[') {
             let (items, relation) = list.rsplit_once(']')?;
-            let items = self.expression(items, depth + 1)?;
+            let items = self.read_expression(items, depth + 1)?;
             let relation = match relation {
                 "" => Relation::Atomic,
                 "=" => Relation::Set,
-                keys => Relation::Map(keys.split(',').map(key).collect::<Option<_>>()?),
+                keys => Relation::Map(keys.split(',').map(parse_key).collect::<Option<_>>()?),
             };
             return Some(Type { list: Some(List { items, relation }), ..Type::default() });
         }
         let (values, relation) = expression.strip_prefix('{')?.rsplit_once('}')?;
-        let others = Some(self.expression(values, depth + 1)?);
-        let map = Map { others, atomic: atomic(relation)?, ..Map::default() };
+        let others = Some(self.read_expression(values, depth + 1)?);
+        let map = Map { others, atomic: parse_relation(relation)?, ..Map::default() };
         Some(Type { map: Some(map), ..Type::default() })
     }
 
@@ -217,7 +217,7 @@ const SCALARS: &[(&str, Scalar)] = &[
     ("microTime", Scalar::MicroTime),
 ];
 
-fn key(text: &str) -> Option<Key> {
+fn parse_key(text: &str) -> Option<Key> {
     Some(match text.split_once('=') {
         None => Key { field: text.into(), default: None },
         Some((field, default)) => {
@@ -227,7 +227,7 @@ fn key(text: &str) -> Option<Key> {
     })
 }
 
-fn atomic(relation: &str) -> Option<bool> {
+fn parse_relation(relation: &str) -> Option<bool> {
     match relation {
         "" | "~" => Some(false),
         "!" => Some(true),
@@ -240,7 +240,7 @@ fn with_package(name: &str) -> &str {
     name.rmatch_indices('.').nth(1).and_then(|(dot, _)| name.get(dot + 1..)).unwrap_or(name)
 }
 
-fn words<const N: usize>(text: &str) -> Option<[String; N]> {
+fn split_words<const N: usize>(text: &str) -> Option<[String; N]> {
     let words: Vec<String> = text.split(' ').map(undash).collect();
     words.try_into().ok()
 }

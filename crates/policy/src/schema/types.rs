@@ -181,7 +181,7 @@ impl Types {
         id
     }
 
-    /// Whether two types are the same in all but their numbers.
+    /// Returns whether two types are the same in all but their numbers.
     pub(crate) fn alike(&self, left: TypeId, right: TypeId) -> bool {
         let (mut seen, mut pending) = (HashSet::new(), vec![(left, right)]);
         while let Some((left, right)) = pending.pop() {

@@ -409,14 +409,16 @@ fn elements_of_for_each_share_room_and_time() {
         )
     };
     let copy = each("JSONPatch{op: 'copy', from: '/spec/pad', path: '/metadata/x' + string(n)}");
-    let label = each("JSONPatch{op: 'add', path: '/metadata/labels/a', value: string(n)}");
+    let moving = each(
+        "JSONPatch{op: 'move', from: '/spec/many', path: '/spec/x'}, JSONPatch{op: 'move', from: '/spec/x', path: '/spec/many'}",
+    );
     let (mut large, mut many) = (pod(json!({}), json!({})), pod(json!({}), json!({})));
     large["spec"]["pad"] = json!("x".repeat(1_000_000));
-    many["spec"]["many"] = (0..50_000).map(|n| json!({"n": n})).collect();
+    many["spec"]["many"] = (0..100_000).map(|n| json!({"n": n})).collect();
     for (mutation, object, expected) in [
         (copy, large, "makes more than 16777216 bytes"),
-        // Each copies and compares the whole object.
-        (label, many, "the evaluation took longer than 1000 ms"),
+        // Each measures what it moves.
+        (moving, many, "the evaluation took longer than 1000 ms"),
     ] {
         let outcome = mutate(&mutation_set(&[&mutate_pods("p", "", &mutation)]), &object);
         assert!(message(&outcome).contains(expected), "{outcome:?}");
