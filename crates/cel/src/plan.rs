@@ -4,4 +4,6 @@ pub(crate) mod compiler;
 mod node;
 pub(crate) mod price;
 
-pub(crate) use node::{Comprehension, Element, Entry, Field, Kind, Node, Operator};
+pub(crate) use node::{Comprehension, Element, Entry, Field, Node, Operator};
+
+pub(crate) use crate::syntax::ast::Kind;

@@ -34,13 +34,11 @@ impl Program {
     /// Syntax errors, unknown names and functions, types that do not fit, constants that cannot be converted and
     /// literal patterns that are no regular expressions are errors here.
     pub fn compile(source: &str, scope: &Scope) -> Result<Self, CompileError> {
-        let (plan, uses, result) = syntax::parse(source, |tree| {
-            let checked = check::check(tree, scope)?;
-            let (plan, uses) = compiler::compile(tree, scope, checked.overloads, checked.patterns)
-                .map_err(|fault| vec![fault])?;
-            Ok((plan, uses, checked.result))
-        })?;
-        Ok(Self { inner: Arc::new(Inner { source: source.to_owned(), plan, uses, result }) })
+        let tree = syntax::parse(source)?;
+        let checked = check::check(&tree.root, scope).map_err(|faults| tree.error(faults))?;
+        let (plan, uses) = compiler::compile(&tree.root, scope, checked.overloads, checked.patterns)
+            .map_err(|fault| tree.error(vec![fault]))?;
+        Ok(Self { inner: Arc::new(Inner { source: source.to_owned(), plan, uses, result: checked.result }) })
     }
 
     /// The type of the result as far as it is known before evaluation.

@@ -6,6 +6,7 @@ use crate::library::Function;
 use crate::plan::price::{Price, UNIT};
 use crate::regex::pattern::{Pattern, PatternUse};
 use crate::scope::Slot;
+use crate::syntax::ast::Kind;
 use crate::value::Val;
 
 /// One step of a plan. Its depth is that of the syntax tree, which is bounded.
@@ -193,19 +194,4 @@ pub(crate) struct Comprehension {
     pub(crate) body: Node,
     /// What sorting costs.
     pub(crate) price: Price,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
-    All,
-    Exists,
-    ExistsOne,
-    /// `map`, `filter` and `transformList`
-    List,
-    /// `transformMap`: the same keys with other values.
-    Map,
-    /// `transformMapEntry`: each body is a map whose entries are taken.
-    MapEntries,
-    /// `sortBy`
-    Sorted,
 }
