@@ -12,39 +12,23 @@
 
 mod cel_type;
 mod checker;
+mod constants;
 mod declarations;
+mod faults;
 mod format_clauses;
 mod lint;
 mod macros;
+mod names;
 mod review;
 mod signatures;
+mod type_names;
 mod unification;
 
 pub use cel_type::{Structure, Type};
 pub(crate) use checker::{Overloads, check, qualified};
-pub(crate) use lint::LIMITS;
+pub(crate) use constants::{LIMITS, constant};
+pub use names::Slot;
+pub(crate) use names::{Definition, Names, QUALIFIERS, VARIABLES};
 pub(crate) use review::{authorizer, namespace, request, resource_check};
 pub(crate) use signatures::Overload;
-
-use crate::check::signatures::named;
-
-/// The type that a name denotes, such as `int` or `net.IP`.
-pub(crate) fn type_named(name: &str) -> Option<Type> {
-    Some(match name {
-        "bool" => Type::Bool,
-        "bytes" => Type::Bytes,
-        "double" => Type::Double,
-        "int" => Type::Int,
-        "list" => Type::list(Type::Dyn),
-        "map" => Type::map(Type::Dyn, Type::Dyn),
-        "null_type" => Type::Null,
-        "optional_type" => Type::Opaque("optional_type"),
-        "string" => Type::String,
-        "type" => Type::Type(None),
-        "uint" => Type::Uint,
-        "google.protobuf.Duration" => Type::Duration,
-        "google.protobuf.Timestamp" => Type::Timestamp,
-        "net.CIDR" | "net.IP" => named(name)?,
-        _ => return None,
-    })
-}
+pub(crate) use type_names::type_named;

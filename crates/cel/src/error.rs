@@ -5,8 +5,6 @@ use std::sync::Arc;
 
 use thiserror::Error;
 
-use crate::value::Val;
-
 /// Longest part of a user's data that a message repeats, in characters.
 const MAX_QUOTED: usize = 128;
 
@@ -264,11 +262,6 @@ impl EvalError {
         Self::NoSuchKey(shorten(key))
     }
 
-    pub(crate) fn no_such_overload(function: &'static str, arguments: &[Val<'_>]) -> Self {
-        let arguments = arguments.iter().map(Val::type_name).collect::<Vec<_>>().join(", ");
-        Self::NoSuchOverload(Box::new(Mismatch { function, arguments }))
-    }
-
     pub(crate) fn conversion(from: &'static str, to: &'static str) -> Self {
         Self::Conversion(Box::new(Unconvertible { from, to }))
     }
@@ -330,6 +323,11 @@ fn is_visible(character: char) -> bool {
             | '\u{e0000}'..='\u{10ffff}'
     );
     !hidden && !character.is_control() && !character.is_whitespace()
+}
+
+/// The text between quotes, shortened, for messages.
+pub(crate) fn shown(text: &str) -> String {
+    quoted(shorten(text).as_bytes())
 }
 
 /// The beginning of `text`, so that a message cannot grow with hostile data.

@@ -3,7 +3,9 @@
 mod activation;
 mod comprehension;
 mod evaluator;
+mod found;
 mod lookup;
+mod state;
 
 pub use activation::Activation;
-pub(crate) use evaluator::{Machine, map_key};
+pub(crate) use evaluator::evaluate;

@@ -1,17 +1,20 @@
 //! What an evaluation may cost and take, and the meter that counts it.
 //!
 //! Two things are counted. The cost is the API server's, to the last unit, so that an expression is refused here
-//! when it is refused there. Ticks and bytes are our own: what the cost leaves out may take long all the same.
+//! when it is refused there. Steps and bytes are our own: what the cost leaves out may take long all the same.
 
 use std::cell::{Cell, RefCell};
 
 use crate::error::EvalError;
-use crate::regex::pattern::PatternCache;
+use crate::regex::PatternCache;
 
-/// Bytes of bulk work (comparing, searching, copying) that count as one tick.
-const BYTES_PER_TICK: usize = 64;
+/// What an item of a list counts, in bytes.
+pub(crate) const ITEM_BYTES: usize = 32;
 
-/// Bounds of one evaluation. Those on ticks and bytes hold for it and the definitions (`variables.x`) that it
+/// Bytes of bulk work (comparing, searching, copying) that count as one step.
+const BYTES_PER_STEP: usize = 64;
+
+/// Bounds of one evaluation. Those on steps and bytes hold for it and the definitions (`variables.x`) that it
 /// evaluates together, that on cost for each of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
@@ -19,7 +22,7 @@ pub struct Limits {
     pub cost: u64,
     /// Steps: one for every node visited and every 64 bytes of bulk work, what costs nothing included, and more for
     /// what takes longer. Two million take some 40 ms; where a text is made for a pattern, several times that.
-    pub ticks: u64,
+    pub steps: u64,
     /// Bytes of strings, lists and maps made, whether kept or not.
     pub bytes: u64,
 }
@@ -27,7 +30,7 @@ pub struct Limits {
 impl Default for Limits {
     /// The API server's limit on cost for an expression.
     fn default() -> Self {
-        Self { cost: 1_000_000, ticks: 2_000_000, bytes: 4 << 20 }
+        Self { cost: 1_000_000, steps: 2_000_000, bytes: 4 << 20 }
     }
 }
 
@@ -73,7 +76,7 @@ pub(crate) struct Meter {
     cost: Cell<u64>,
     /// Of the definitions that were evaluated.
     definitions: Cell<u64>,
-    ticks: Cell<u64>,
+    steps: Cell<u64>,
     bytes: Cell<u64>,
     pub(crate) patterns: RefCell<PatternCache>,
 }
@@ -84,7 +87,7 @@ impl Meter {
             limit: Cell::new(limits.cost),
             cost: Cell::new(0),
             definitions: Cell::new(0),
-            ticks: Cell::new(limits.ticks),
+            steps: Cell::new(limits.steps),
             bytes: Cell::new(limits.bytes),
             patterns: RefCell::new(PatternCache::default()),
         }
@@ -94,7 +97,7 @@ impl Meter {
         self.limit.set(limits.cost);
         self.cost.set(0);
         self.definitions.set(0);
-        self.ticks.set(limits.ticks);
+        self.steps.set(limits.steps);
         self.bytes.set(limits.bytes);
     }
 
@@ -106,8 +109,8 @@ impl Meter {
         self.definitions.get()
     }
 
-    pub(crate) fn ticks_left(&self) -> u64 {
-        self.ticks.get()
+    pub(crate) fn steps_left(&self) -> u64 {
+        self.steps.get()
     }
 
     /// Counts what the API server counts.
@@ -140,12 +143,12 @@ impl Meter {
         result
     }
 
-    /// Counts `ticks` steps.
+    /// Counts steps.
     #[inline]
-    pub(crate) fn tick(&self, ticks: u64) -> Result<(), EvalError> {
-        match self.ticks.get().checked_sub(ticks) {
+    pub(crate) fn count_steps(&self, steps: u64) -> Result<(), EvalError> {
+        match self.steps.get().checked_sub(steps) {
             Some(left) => {
-                self.ticks.set(left);
+                self.steps.set(left);
                 Ok(())
             }
             None => Err(EvalError::WorkExceeded),
@@ -154,7 +157,7 @@ impl Meter {
 
     /// Counts work proportional to `bytes`.
     pub(crate) fn work(&self, bytes: usize) -> Result<(), EvalError> {
-        self.tick((bytes / BYTES_PER_TICK) as u64)
+        self.count_steps((bytes / BYTES_PER_STEP) as u64)
     }
 
     /// Counts `bytes` about to be allocated, and the work of filling them.
@@ -168,6 +171,6 @@ impl Meter {
 
     /// Counts a list of `items` about to be allocated.
     pub(crate) fn produce_items(&self, items: usize) -> Result<(), EvalError> {
-        self.produce(items.saturating_mul(crate::value::ITEM_BYTES))
+        self.produce(items.saturating_mul(ITEM_BYTES))
     }
 }

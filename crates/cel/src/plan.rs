@@ -1,9 +1,9 @@
 //! The plan: what an expression is compiled to and the machine runs.
 
 pub(crate) mod compiler;
+mod expression;
 mod node;
 pub(crate) mod price;
 
-pub(crate) use node::{Comprehension, Element, Entry, Field, Node, Operator};
-
-pub(crate) use crate::syntax::ast::Kind;
+pub(crate) use expression::CompiledExpression;
+pub(crate) use node::{Comprehension, Element, Entry, Field, Node};

@@ -1,5 +1,11 @@
 //! Regular expressions as Go writes them, bounded in what they take.
 
-pub(crate) mod breadth;
-pub(crate) mod pattern;
-pub(crate) mod re2;
+mod breadth;
+mod cache;
+mod literals;
+mod pattern;
+mod re2;
+
+pub(crate) use cache::PatternCache;
+pub(crate) use literals::{LiteralError, LiteralPatterns};
+pub(crate) use pattern::{Pattern, translate};

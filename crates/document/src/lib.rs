@@ -1,5 +1,8 @@
 //! JSON documents that are read where they lie.
 //!
+//! Start with [`Document::parse`], which gives a [`Document`] whose [`root`](Document::root) is a [`Node`]; a [`Tree`]
+//! is a document under change.
+//!
 //! A policy looks at a few fields of an object. Making a tree of the whole object, with an allocation for each key
 //! and each text, costs several times what the policy itself does. Here one pass checks the text and writes a
 //! *tape*: a word for each value and each key, which says where it is and where the next one begins. Looking up a

@@ -17,6 +17,13 @@ pub struct Node<'d> {
     pub(crate) at: usize,
 }
 
+impl Document<'_> {
+    /// The outermost value.
+    pub fn root(&self) -> Node<'_> {
+        Node { document: self, at: 0 }
+    }
+}
+
 /// A list of a document.
 #[derive(Clone, Copy)]
 pub struct Array<'d>(Node<'d>);

@@ -14,8 +14,6 @@
 
 use std::hint::select_unpredictable;
 
-use crate::node::Node;
-
 /// Largest text of a document, and most that is in one, in bytes and in values.
 pub const MAX_BYTES: usize = (1 << 28) - 1;
 /// Deepest nesting of lists and objects in a text: as deep as `serde_json` goes.
@@ -51,6 +49,19 @@ const EXTENT_MASK: u64 = (1 << 28) - 1;
 const PLACE_MASK: u64 = (1 << 32) - 1;
 
 /// A JSON document, checked and ready to be read. It borrows the text that it was parsed from.
+///
+/// ```
+/// use sallyport_document::{Document, Node};
+///
+/// # fn main() -> Result<(), sallyport_document::DocumentError> {
+/// let document = Document::parse(br#"{"kind": "Pod", "spec": {"hostNetwork": true}}"#)?;
+/// let pod = document.root();
+/// assert_eq!(pod.get("kind").and_then(Node::as_str), Some("Pod"));
+/// assert_eq!(pod.at(&["spec", "hostNetwork"]).and_then(Node::as_bool), Some(true));
+/// assert!(pod.get("status").is_none());
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Default)]
 pub struct Document<'t> {
     pub(crate) text: &'t str,
@@ -62,11 +73,6 @@ pub struct Document<'t> {
 }
 
 impl Document<'_> {
-    /// The outermost value.
-    pub fn root(&self) -> Node<'_> {
-        Node { document: self, at: 0 }
-    }
-
     /// The word at a place; beyond the end there is nothing but null.
     #[inline]
     pub(crate) fn word(&self, at: usize) -> u64 {

@@ -3,12 +3,13 @@
 use std::collections::HashMap;
 
 use crate::check::cel_type::{FieldLookup, Type};
+use crate::check::faults::{mismatch, undeclared, undefined, unresolved};
 use crate::check::lint::Lint;
+use crate::check::names::{Names, QUALIFIERS, VARIABLES};
 use crate::check::signatures::{Overload, overloads};
-use crate::check::type_named;
+use crate::check::type_names::type_named;
 use crate::check::unification::Bindings;
-use crate::regex::pattern::LiteralPatterns;
-use crate::scope::{QUALIFIERS, Scope, VARIABLES};
+use crate::regex::LiteralPatterns;
 use crate::syntax::ast::{CallExpr, Expr, IdedExpr, ListExpr, LiteralValue, MapEntry, StructExpr, operators};
 use crate::syntax::{Fault, FaultKind};
 
@@ -28,7 +29,7 @@ pub(crate) struct Checked {
 }
 
 /// The type of an expression's result, or all that is wrong with it.
-pub(crate) fn check(tree: &IdedExpr, scope: &Scope) -> Result<Checked, Vec<Fault>> {
+pub(crate) fn check(tree: &IdedExpr, scope: &Names) -> Result<Checked, Vec<Fault>> {
     let (bindings, faults, lint) = (Bindings::new(), Vec::new(), Lint::default());
     let mut checker =
         Checker { scope, locals: Vec::new(), bindings, overloads: Overloads::new(), faults, lint };
@@ -47,7 +48,7 @@ pub(crate) fn check(tree: &IdedExpr, scope: &Scope) -> Result<Checked, Vec<Fault
 }
 
 pub(super) struct Checker<'t> {
-    scope: &'t Scope,
+    scope: &'t Names,
     /// Variables of the macros around, innermost last.
     locals: Vec<(&'t str, Type)>,
     pub(super) bindings: Bindings,
@@ -471,23 +472,6 @@ fn of_literal(literal: &LiteralValue) -> Type {
         LiteralValue::String(_) => Type::String,
         LiteralValue::Bytes(_) => Type::Bytes,
     }
-}
-
-pub(super) fn mismatch(node: usize, expected: &Type, found: &Type) -> Fault {
-    let (expected, found) = (expected.message_text(), found.message_text());
-    Fault { node, message: format!("expected type '{expected}' but found '{found}'"), kind: FaultKind::Node }
-}
-
-fn undeclared(name: &str) -> String {
-    format!("undeclared reference to '{name}' (in container '')")
-}
-
-fn undefined(field: &str) -> String {
-    format!("undefined field '{field}'")
-}
-
-fn unresolved(name: &str) -> String {
-    format!("unexpected failed resolution of '{name}'")
 }
 
 /// `a.b.c` as a name, if it begins with one of `roots`, or with any when there are none.

@@ -6,18 +6,15 @@
 use std::collections::HashMap;
 
 use crate::check::cel_type::Type;
-use crate::check::checker::mismatch;
+use crate::check::constants::{LIMITS, constant};
+use crate::check::faults::mismatch;
 use crate::check::format_clauses;
 use crate::check::unification::Bindings;
 use crate::library;
-use crate::meter::{Limits, Meter};
-use crate::plan::compiler::constant;
-use crate::regex::pattern::{LiteralError, LiteralPatterns};
+use crate::meter::Meter;
+use crate::regex::{LiteralError, LiteralPatterns};
 use crate::syntax::Fault;
 use crate::syntax::ast::{CallExpr, Expr, IdedExpr, LiteralValue, MapEntry};
-
-/// What converting one constant may cost.
-pub(crate) const LIMITS: Limits = Limits { cost: 10_000, ticks: 10_000, bytes: 64 << 10 };
 
 /// What is to be looked at once all types are known.
 #[derive(Debug, Default)]
@@ -139,7 +136,7 @@ fn pattern(argument: &IdedExpr, patterns: &mut LiteralPatterns, faults: &mut Vec
 
 fn convertible(name: &str, argument: &IdedExpr, faults: &mut Vec<Fault>) {
     let Expr::Literal(literal) = &argument.expr else { return };
-    let Ok(function) = library::find(name, false, 1) else { return };
+    let Ok(function) = library::find_function(name, false, 1) else { return };
     if (function.body)(&Meter::new(LIMITS), &[constant(literal)]).is_err() {
         faults.push(Fault::new(argument, format!("invalid {name} argument")));
     }

@@ -7,7 +7,8 @@ use std::collections::HashMap;
 use std::sync::{Arc, LazyLock};
 
 use crate::check::cel_type::Type;
-use crate::check::declarations::{FIELDLESS, OPAQUE, TABLE};
+use crate::check::declarations::TABLE;
+use crate::check::type_names::named;
 
 /// One way to call a function. Type parameters are variables numbered from 0.
 #[derive(Debug)]
@@ -125,14 +126,6 @@ impl Reader {
     }
 }
 
-/// A type of Kubernetes' libraries.
-pub(crate) fn named(name: &str) -> Option<Type> {
-    if let Some(name) = OPAQUE.iter().find(|opaque| **opaque == name) {
-        return Some(Type::Opaque(name));
-    }
-    FIELDLESS.contains(&name).then(|| Type::hidden(name))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -156,7 +149,7 @@ mod tests {
     /// Whatever the evaluator can do may be called, and operators are the only others that are declared.
     #[test]
     fn every_function_of_the_evaluator_is_declared() {
-        for function in crate::library::all() {
+        for function in crate::library::functions() {
             let declared = overloads(function.name).unwrap_or_default();
             assert!(
                 declared.iter().any(|overload| overload.arguments.len() == function.arity),

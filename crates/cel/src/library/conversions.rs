@@ -4,11 +4,11 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use crate::error::EvalError;
-use crate::library::temporal;
-use crate::library::{Function, Outcome};
+use crate::library::function::Function;
 use crate::meter::Meter;
-use crate::value::Val;
-use crate::value::comparison::truncate;
+use crate::value::number::truncate;
+use crate::value::temporal;
+use crate::value::{Outcome, Val};
 
 pub(crate) const FUNCTIONS: &[Function] = &[
     Function::global("int", 1, int),
@@ -38,7 +38,7 @@ pub(crate) fn display(value: &Val<'_>) -> String {
 }
 
 /// Digits of an integer that are read in a step: there may be any number of leading zeros.
-const DIGITS_PER_TICK: u64 = 8;
+const DIGITS_PER_STEP: u64 = 8;
 
 fn refused(value: &Val<'_>, to: &'static str) -> EvalError {
     EvalError::conversion(value.type_name(), to)
@@ -51,7 +51,7 @@ fn int<'a>(meter: &Meter, arguments: &[Val<'a>]) -> Outcome<'a> {
         Val::Uint(value) => return i64::try_from(*value).map(Val::Int).map_err(|_| INT_RANGE),
         Val::Double(value) => return integer(*value).map(Val::Int).ok_or(INT_RANGE),
         Val::Str(text) => {
-            meter.tick(text.len() as u64 / DIGITS_PER_TICK)?;
+            meter.count_steps(text.len() as u64 / DIGITS_PER_STEP)?;
             text.parse().ok()
         }
         Val::Timestamp(instant) => Some(instant.unix_timestamp()),
@@ -82,7 +82,7 @@ fn uint<'a>(meter: &Meter, arguments: &[Val<'a>]) -> Outcome<'a> {
         // Unlike an int's, this text has no sign.
         Val::Str(text) if text.starts_with('+') => None,
         Val::Str(text) => {
-            meter.tick(text.len() as u64 / DIGITS_PER_TICK)?;
+            meter.count_steps(text.len() as u64 / DIGITS_PER_STEP)?;
             text.parse().ok()
         }
         _ => return Err(EvalError::no_such_overload("uint", arguments)),
@@ -99,7 +99,7 @@ fn double<'a>(meter: &Meter, arguments: &[Val<'a>]) -> Outcome<'a> {
         Val::Uint(value) => Some(*value as f64),
         Val::Str(text) => {
             // Every digit counts, also one that changes nothing.
-            meter.tick(text.len() as u64)?;
+            meter.count_steps(text.len() as u64)?;
             parse_double(text)
         }
         _ => return Err(EvalError::no_such_overload("double", arguments)),

@@ -1,13 +1,11 @@
 //! `'%s has %d'.format([…])`: the verbs are `%s %d %f %e %b %o %x %X %%`.
 
-use std::fmt::Write as _;
-
 use crate::error::{EvalError, quoted};
 use crate::library::conversions;
-use crate::library::temporal;
-use crate::library::{Function, Outcome};
+use crate::library::function::Function;
 use crate::meter::Meter;
-use crate::value::{Key, List, MAX_NESTING, Val};
+use crate::value::temporal;
+use crate::value::{Key, List, MAX_NESTING, Outcome, Val};
 
 pub(crate) const FUNCTIONS: &[Function] = &[Function::member("format", 2, format)];
 
@@ -49,7 +47,7 @@ impl<'a> Formatter<'_, 'a> {
     }
 
     fn push(&mut self, text: &str) -> Result<(), EvalError> {
-        self.meter.tick(1)?;
+        self.meter.count_steps(1)?;
         self.meter.produce(text.len())?;
         self.out.push_str(text);
         Ok(())
@@ -186,10 +184,7 @@ impl<'a> Formatter<'_, 'a> {
             }
         };
         self.meter.produce(bytes.len().saturating_mul(2))?;
-        for byte in bytes {
-            // Writing to a string cannot fail.
-            let _ = if upper { write!(self.out, "{byte:02X}") } else { write!(self.out, "{byte:02x}") };
-        }
+        self.out.push_str(&if upper { hex::encode_upper(bytes) } else { hex::encode(bytes) });
         Ok(())
     }
 }

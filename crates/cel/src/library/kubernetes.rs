@@ -1,6 +1,11 @@
 //! The libraries that Kubernetes adds to CEL.
 
-pub(crate) mod addresses;
-pub(crate) mod networks;
-pub(crate) mod orders;
-pub(crate) mod patches;
+pub(super) mod addresses;
+pub(super) mod authorizer;
+pub(super) mod named_formats;
+pub(super) mod networks;
+pub(super) mod orders;
+pub(super) mod patches;
+pub(super) mod quantities;
+pub(super) mod urls;
+pub(super) mod versions;

@@ -2,14 +2,12 @@
 
 use std::cmp::Ordering;
 
-use crate::check::Type;
 use crate::error::EvalError;
-use crate::library::{Function, Outcome};
+use crate::library::function::Function;
 use crate::meter::Meter;
-use crate::plan::Operator;
 use crate::value::arithmetic;
 use crate::value::comparison;
-use crate::value::{List, Val};
+use crate::value::{List, Operator, Outcome, Val};
 
 /// Longest list that `lists.range` makes.
 const MAX_RANGE: i64 = 100_000;
@@ -62,7 +60,7 @@ fn order<'a>(
     left: &Val<'a>,
     right: &Val<'a>,
 ) -> Result<Option<Ordering>, EvalError> {
-    meter.tick(1)?;
+    meter.count_steps(1)?;
     match comparison::partial_order(meter, name, left, right) {
         Err(EvalError::NoSuchOverload(_)) => Ok(None),
         other => other,
@@ -87,23 +85,17 @@ fn is_sorted<'a>(meter: &Meter, arguments: &[Val<'a>]) -> Outcome<'a> {
 }
 
 /// `sum` of a list whose items are known to be of another type than `int`, which shows when it is empty.
-pub(crate) fn sum_of(items: &Type) -> Option<&'static Function> {
-    static UINTS: Function = Function::member("sum", 1, |meter, a| sum(meter, a, Val::Uint(0)));
-    static DOUBLES: Function = Function::member("sum", 1, |meter, a| sum(meter, a, Val::Double(0.0)));
-    static DURATIONS: Function = Function::member("sum", 1, |meter, a| sum(meter, a, Val::Duration(0)));
-    match items {
-        Type::Uint => Some(&UINTS),
-        Type::Double => Some(&DOUBLES),
-        Type::Duration => Some(&DURATIONS),
-        _ => None,
-    }
-}
+pub(crate) static SUM_OF_UINTS: Function = Function::member("sum", 1, |meter, a| sum(meter, a, Val::Uint(0)));
+pub(crate) static SUM_OF_DOUBLES: Function =
+    Function::member("sum", 1, |meter, a| sum(meter, a, Val::Double(0.0)));
+pub(crate) static SUM_OF_DURATIONS: Function =
+    Function::member("sum", 1, |meter, a| sum(meter, a, Val::Duration(0)));
 
 fn sum<'a>(meter: &Meter, arguments: &[Val<'a>], zero: Val<'a>) -> Outcome<'a> {
     let items = only_list("sum", arguments)?;
     let mut total: Option<Val<'a>> = None;
     for item in items.iter() {
-        meter.tick(1)?;
+        meter.count_steps(1)?;
         if !matches!(item, Val::Int(_) | Val::Uint(_) | Val::Double(_) | Val::Duration(_)) {
             return Err(EvalError::no_such_overload("sum", arguments));
         }
@@ -123,7 +115,7 @@ fn extreme<'a>(name: &'static str, wanted: Ordering, meter: &Meter, arguments: &
     let items = only_list(name, arguments)?;
     let mut found: Option<Val<'a>> = None;
     for item in items.iter() {
-        meter.tick(1)?;
+        meter.count_steps(1)?;
         if !is_ordered(&item) {
             return Err(EvalError::no_such_overload(name, arguments));
         }
@@ -183,7 +175,7 @@ fn flatten<'a>(meter: &Meter, arguments: &[Val<'a>]) -> Outcome<'a> {
     // Lists being taken apart: the items, the next index, and how many levels may still be opened.
     let mut open = vec![(list.as_list().ok_or_else(mismatch)?, 0, depth)];
     while let Some((items, next, levels)) = open.last_mut() {
-        meter.tick(1)?;
+        meter.count_steps(1)?;
         let Some(item) = items.get(*next) else {
             open.pop();
             continue;
@@ -237,7 +229,7 @@ fn sorted<'a>(meter: &Meter, name: &'static str, mut pairs: Vec<(Val<'a>, Val<'a
             Val::Bytes(bytes) => bytes.len(),
             _ => 0,
         };
-        meter.tick(rounds.saturating_mul(1 + (length / 64) as u64))?;
+        meter.count_steps(rounds.saturating_mul(1 + (length / 64) as u64))?;
     }
     if has_nan {
         sort_around_nan(meter, &mut pairs)?;

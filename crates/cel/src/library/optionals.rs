@@ -1,11 +1,11 @@
 //! Optional values.
 
 use crate::error::EvalError;
-use crate::library::temporal;
-use crate::library::{Function, Outcome};
+use crate::library::function::Function;
 use crate::meter::Meter;
 use crate::value::comparison;
-use crate::value::{Key, Val};
+use crate::value::temporal;
+use crate::value::{Key, Outcome, Val};
 
 pub(crate) const FUNCTIONS: &[Function] = &[
     Function::global("optional.of", 1, |_, arguments| match arguments {
@@ -37,7 +37,7 @@ fn unwrap<'a>(name: &'static str, meter: &Meter, arguments: &[Val<'a>]) -> Outco
     let [list] = arguments else { return Err(mismatch()) };
     let mut found = Vec::new();
     for item in list.as_list().ok_or_else(mismatch)?.iter() {
-        meter.tick(1)?;
+        meter.count_steps(1)?;
         match item {
             Val::Optional(Some(optional)) => {
                 meter.produce_items(1)?;
@@ -51,17 +51,21 @@ fn unwrap<'a>(name: &'static str, meter: &Meter, arguments: &[Val<'a>]) -> Outco
 }
 
 /// A field that may be missing, which it is of scalars too. An error for lists, which are asked for an index.
-pub(crate) fn field<'a>(value: &Val<'a>, name: &str) -> Result<Option<Val<'a>>, EvalError> {
+pub(crate) fn get_field<'a>(value: &Val<'a>, name: &str) -> Result<Option<Val<'a>>, EvalError> {
     if value.is_list() {
         return Err(EvalError::no_such_overload("_._", std::slice::from_ref(value)));
     }
-    Ok(comparison::field(value, name))
+    Ok(comparison::get_field(value, name))
 }
 
 /// What a value has at an index or under a key. What is neither list nor map has nothing.
-pub(crate) fn look<'a>(meter: &Meter, value: &Val<'a>, key: &Val<'a>) -> Result<Option<Val<'a>>, EvalError> {
+pub(crate) fn get_element_if_any<'a>(
+    meter: &Meter,
+    value: &Val<'a>,
+    key: &Val<'a>,
+) -> Result<Option<Val<'a>>, EvalError> {
     let holds = value.is_list() || matches!(value, Val::JsonMap(_) | Val::Map(_));
-    if holds { find(meter, value, key) } else { Ok(None) }
+    if holds { get_element(meter, value, key) } else { Ok(None) }
 }
 
 /// An error for what is no key of any map, as in Kubernetes.
@@ -73,7 +77,11 @@ pub(crate) fn check_key(key: &Val<'_>) -> Result<(), EvalError> {
 }
 
 /// What a value has at an index or under a key. An error for values that have neither.
-pub(crate) fn find<'a>(meter: &Meter, value: &Val<'a>, key: &Val<'a>) -> Result<Option<Val<'a>>, EvalError> {
+pub(crate) fn get_element<'a>(
+    meter: &Meter,
+    value: &Val<'a>,
+    key: &Val<'a>,
+) -> Result<Option<Val<'a>>, EvalError> {
     let mismatch = || EvalError::no_such_overload("_[_]", &[value.clone(), key.clone()]);
     if value.is_list() {
         let index = match Key::from_value(key) {
@@ -85,7 +93,7 @@ pub(crate) fn find<'a>(meter: &Meter, value: &Val<'a>, key: &Val<'a>) -> Result<
         return Ok(index.and_then(|index| value.item(index)));
     }
     match value {
-        Val::JsonMap(_) | Val::Map(_) => comparison::looked_up(meter, value, key),
+        Val::JsonMap(_) | Val::Map(_) => comparison::get_value(meter, value, key),
         _ => Err(Key::from_value(key).map_or_else(mismatch, |key| EvalError::no_such_key(&key.text()))),
     }
 }

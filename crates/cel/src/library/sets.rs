@@ -1,10 +1,10 @@
 //! The sets library: lists taken as sets.
 
 use crate::error::EvalError;
-use crate::library::{Function, Outcome};
+use crate::library::function::Function;
 use crate::meter::Meter;
 use crate::value::comparison;
-use crate::value::{List, Val};
+use crate::value::{List, Outcome, Val};
 
 pub(crate) const FUNCTIONS: &[Function] = &[
     Function::global("sets.contains", 2, |meter, arguments| {
@@ -49,7 +49,7 @@ fn intersects<'a>(meter: &Meter, arguments: &[Val<'a>]) -> Outcome<'a> {
 
 fn has(meter: &Meter, items: &List<'_>, item: &Val<'_>) -> Result<bool, EvalError> {
     for candidate in items.iter() {
-        meter.tick(1)?;
+        meter.count_steps(1)?;
         if comparison::equal(meter, &candidate, item)? {
             return Ok(true);
         }

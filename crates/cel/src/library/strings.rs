@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use crate::error::EvalError;
-use crate::library::{Function, Outcome};
+use crate::library::function::Function;
+use crate::library::lists;
 use crate::meter::Meter;
-use crate::value::{Text, Val};
+use crate::value::{Outcome, Text, Val};
 
 pub(crate) const FUNCTIONS: &[Function] = &[
     Function::member("contains", 2, |meter, a| test("contains", meter, a, |text, part| text.contains(part))),
@@ -76,7 +77,7 @@ fn char_at<'a>(meter: &Meter, arguments: &[Val<'a>]) -> Outcome<'a> {
 fn index_of<'a>(name: &'static str, backwards: bool, meter: &Meter, arguments: &[Val<'a>]) -> Outcome<'a> {
     let (text, part, bound) = match arguments {
         [list, item] if list.as_list().is_some() => {
-            return crate::library::lists::index_of(meter, backwards, list, item);
+            return lists::index_of(meter, backwards, list, item);
         }
         [Val::Str(text), Val::Str(part)] => (text, part, None),
         [Val::Str(text), Val::Str(part), Val::Int(bound)] => (text, part, Some(*bound)),
@@ -120,7 +121,7 @@ fn join<'a>(meter: &Meter, arguments: &[Val<'a>]) -> Outcome<'a> {
     let mut joined = String::new();
     for (index, item) in items.iter().enumerate() {
         let Val::Str(text) = item else { return Err(mismatch()) };
-        meter.tick(1)?;
+        meter.count_steps(1)?;
         meter.produce(text.len() + separator.len())?;
         if index > 0 {
             joined.push_str(separator);
@@ -144,7 +145,7 @@ fn replace<'a>(meter: &Meter, arguments: &[Val<'a>]) -> Outcome<'a> {
     // Counted before anything is copied: this is how a short expression grows a long string.
     meter.work(text.len())?;
     let places = text.matches(&**old).take(limit).count();
-    meter.tick(places as u64)?;
+    meter.count_steps(places as u64)?;
     meter.produce(text.len().saturating_add(places.saturating_mul(new.len())))?;
     Ok(Val::text(text.replacen(&**old, new, places)))
 }

@@ -2,9 +2,10 @@
 
 use std::cell::{Cell, RefCell};
 
+use crate::check::Slot;
 use crate::error::EvalError;
 use crate::meter::{Budget, Limits, Meter};
-use crate::scope::{Scope, Slot};
+use crate::scope::Scope;
 use crate::value::{Val, Value};
 
 /// Values for the variables of a [`Scope`], and the results of its definitions as far as they were needed.
@@ -33,8 +34,8 @@ impl<'a> Activation<'a> {
             meter: Meter::new(limits),
             budget: Cell::new(None),
             steps: Cell::new(0),
-            variables: vec![None; scope.names.variables.len()],
-            definitions: RefCell::new(vec![None; scope.names.definitions.len()]),
+            variables: vec![None; scope.names().variables.len()],
+            definitions: RefCell::new(vec![None; scope.definitions().len()]),
             locals: RefCell::default(),
         }
     }
@@ -43,7 +44,7 @@ impl<'a> Activation<'a> {
     /// ignored, since no program can use it. Results of definitions are kept: a definition cannot see a
     /// variable declared after it, such as that of a `forEach`.
     pub fn bind(&mut self, name: &str, value: Value<'a>) {
-        if let Some(slot) = self.scope.slot(name)
+        if let Some(slot) = self.scope.names().slot(name)
             && let Some(variable) = self.variables.get_mut(slot.0)
         {
             *variable = Some(value.0);
@@ -85,7 +86,7 @@ impl<'a> Activation<'a> {
 
     /// Takes what the last evaluation cost out of the budget, and counts its steps.
     pub(crate) fn pay(&self) -> Result<(), EvalError> {
-        let steps = self.limits.ticks.saturating_sub(self.meter.ticks_left());
+        let steps = self.limits.steps.saturating_sub(self.meter.steps_left());
         self.steps.set(self.steps.get().saturating_add(steps));
         let Some(mut budget) = self.budget.get() else { return Ok(()) };
         let paid = budget.take(self.cost().saturating_add(self.definitions_cost()));
@@ -97,7 +98,7 @@ impl<'a> Activation<'a> {
         if let Some(Some(value)) = self.variables.get(slot.0) {
             return Ok(value.clone());
         }
-        let name = self.scope.names.variables.get(slot.0).map_or("", |variable| &variable.name);
+        let name = self.scope.names().variables.get(slot.0).map_or("", |variable| &variable.name);
         Err(EvalError::Unbound(name.to_owned()))
     }
 

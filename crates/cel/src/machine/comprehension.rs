@@ -2,14 +2,15 @@
 
 use sallyport_document::{Entries, Items};
 
+use crate::cost::{LIST, UNIT};
 use crate::error::EvalError;
-use crate::library::Outcome;
 use crate::library::lists;
-use crate::machine::{Machine, map_key};
+use crate::machine::state::Machine;
 use crate::meter::Meter;
-use crate::plan::price::{LIST, Price, UNIT};
-use crate::plan::{Comprehension, Kind, Node};
-use crate::value::{Key, Text, Val};
+use crate::plan::price::Price;
+use crate::plan::{Comprehension, Node};
+use crate::syntax::ast::Kind;
+use crate::value::{Key, Outcome, Text, Val};
 
 /// Entries of an object whose keys are sorted each time they are gone through, at most.
 const MAX_UNSORTED: usize = 32;
@@ -33,7 +34,7 @@ impl<'r, 'a> Range<'r, 'a> {
                 // Those that have more are sorted when they are read.
                 if map.len() <= MAX_UNSORTED {
                     let keys: usize = map.members().map(|(key, _)| key.len()).sum();
-                    meter.tick(map.len() as u64)?;
+                    meter.count_steps(map.len() as u64)?;
                     meter.work(keys.saturating_mul(SORT_PASSES))?;
                 }
                 Self::Object(map.entries())
@@ -162,7 +163,7 @@ impl<'a> Machine<'_, 'a> {
         let by_key = range.by_key();
         let kind = comprehension.kind;
         while let Some((key, value)) = range.next() {
-            self.meter().tick(1)?;
+            self.meter().count_steps(1)?;
             self.locals.truncate(first);
             let with = match kind {
                 Kind::Sorted => Some(value.clone()),
@@ -246,7 +247,7 @@ impl<'a> Machine<'_, 'a> {
                 let value = self.evaluate(body)?;
                 self.meter().produce_items(2)?;
                 if let Some(key) = with {
-                    gathered.entries.push((map_key(&key)?, value));
+                    gathered.entries.push((Key::to_insert(&key)?, value));
                 }
             }
             Kind::MapEntries => {
@@ -270,9 +271,9 @@ impl<'a> Machine<'_, 'a> {
             _ => return Err(EvalError::no_such_overload("transformMapEntry", std::slice::from_ref(made))),
         };
         while let Some((key, value)) = entries.next() {
-            self.meter().tick(1)?;
+            self.meter().count_steps(1)?;
             self.meter().produce_items(2)?;
-            gathered.entries.push((map_key(&key)?, value));
+            gathered.entries.push((Key::to_insert(&key)?, value));
         }
         Ok(())
     }

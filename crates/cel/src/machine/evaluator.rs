@@ -6,96 +6,35 @@
 use std::cmp::Ordering;
 use std::sync::Arc;
 
+use crate::cost::{self, UNIT};
 use crate::error::EvalError;
-use crate::library::{Function, MAX_ARGUMENTS, Outcome};
-use crate::machine::Activation;
-use crate::machine::lookup::Found;
-use crate::meter::Meter;
-use crate::plan::price::{self, Price, UNIT};
-use crate::plan::{Element, Entry, Field, Node, Operator};
-use crate::regex::pattern::{self, Pattern, PatternUse};
-use crate::scope::Slot;
+use crate::library::{Function, MAX_ARGUMENTS, PatternUse, regexes};
+use crate::machine::activation::Activation;
+use crate::machine::found::Found;
+use crate::machine::state::{Deferred, Machine};
+use crate::plan::price::{self, Price};
+use crate::plan::{Element, Entry, Field, Node};
+use crate::regex::Pattern;
 use crate::value::arithmetic;
 use crate::value::comparison;
-use crate::value::{Key, Val};
-
-/// Deepest nesting of steps, those of definitions included: in a debug build 2 MiB of stack hold twice as many.
-const MAX_DEPTH: usize = 256;
+use crate::value::{Key, Operator, Outcome, Val};
 
 /// What an error counts that a call gives: its text is made although nobody may ever read it.
-const ERROR_TICKS: u64 = 64;
+const ERROR_STEPS: u64 = 64;
 
-pub(crate) struct Machine<'e, 'a> {
-    activation: &'e Activation<'a>,
-    /// Variables of the comprehensions under way.
-    pub(crate) locals: Vec<Val<'a>>,
-    /// Where the locals of the program at hand begin.
-    first_local: usize,
-    depth: usize,
-    deferred: Vec<Deferred>,
-    /// What deferred costs of locals that are still there have come to.
-    deferred_cost: u64,
+/// Runs a plan over the values of an activation.
+pub(crate) fn evaluate<'a>(activation: &Activation<'a>, plan: &Node) -> Outcome<'a> {
+    let mut machine = Machine::new(activation);
+    let result = machine.evaluate(plan);
+    activation.give_locals(machine.locals);
+    result
 }
 
-/// What the first use of a local costs.
-struct Deferred {
-    local: usize,
-    cost: u64,
-}
-
-impl<'e, 'a> Machine<'e, 'a> {
-    pub(crate) fn run(activation: &'e Activation<'a>, plan: &Node) -> Outcome<'a> {
-        let mut machine = Self {
-            activation,
-            locals: activation.take_locals(),
-            first_local: 0,
-            depth: 0,
-            deferred: Vec::new(),
-            deferred_cost: 0,
-        };
-        let result = machine.evaluate(plan);
-        activation.give_locals(machine.locals);
-        result
-    }
-
-    pub(crate) fn meter(&self) -> &'e Meter {
-        &self.activation.meter
-    }
-
+impl<'a> Machine<'_, 'a> {
     pub(crate) fn evaluate(&mut self, node: &Node) -> Outcome<'a> {
         self.enter()?;
         let result = self.step(node);
         self.leave();
-        result
-    }
-
-    /// Counts a step, and its depth until it is left.
-    pub(crate) fn enter(&mut self) -> Result<(), EvalError> {
-        if self.depth >= MAX_DEPTH {
-            return Err(EvalError::TooDeep);
-        }
-        self.meter().tick(1)?;
-        self.depth += 1;
-        Ok(())
-    }
-
-    pub(crate) fn leave(&mut self) {
-        self.depth -= 1;
-    }
-
-    /// Runs something that is so many steps deeper, which count too.
-    pub(crate) fn deeper<T>(
-        &mut self,
-        steps: usize,
-        run: impl FnOnce(&mut Self) -> Result<T, EvalError>,
-    ) -> Result<T, EvalError> {
-        if self.depth + steps >= MAX_DEPTH {
-            return Err(EvalError::TooDeep);
-        }
-        self.meter().tick(steps as u64)?;
-        self.depth += steps;
-        let result = run(self);
-        self.depth -= steps;
         result
     }
 
@@ -134,35 +73,6 @@ impl<'e, 'a> Machine<'e, 'a> {
         }
     }
 
-    pub(crate) fn charge(&self, cost: u64) -> Result<(), EvalError> {
-        self.activation.meter.charge(cost)
-    }
-
-    fn variable(&self, slot: Slot, cost: u64) -> Outcome<'a> {
-        self.charge(cost)?;
-        self.activation.variable(slot)
-    }
-
-    fn local(&mut self, index: usize, cost: u64) -> Outcome<'a> {
-        let index = self.first_local + index;
-        if !self.deferred.is_empty() {
-            self.pay_deferred(index)?;
-        }
-        self.charge(cost)?;
-        self.locals.get(index).cloned().ok_or_else(|| EvalError::Unbound(String::new()))
-    }
-
-    /// Counts what a local costs when it is first used.
-    #[cold]
-    fn pay_deferred(&mut self, index: usize) -> Result<(), EvalError> {
-        let Some(found) = self.deferred.iter().position(|deferred| deferred.local == index) else {
-            return Ok(());
-        };
-        let cost = self.deferred.swap_remove(found).cost;
-        self.deferred_cost = self.deferred_cost.saturating_add(cost);
-        self.charge(cost)
-    }
-
     #[inline(never)]
     fn definition(&mut self, index: usize, cost: u64) -> Outcome<'a> {
         self.charge(cost)?;
@@ -170,12 +80,12 @@ impl<'e, 'a> Machine<'e, 'a> {
             return cached;
         }
         let activation = self.activation;
-        let Some(definition) = activation.scope.names.definitions.get(index) else {
+        let Some(definition) = activation.scope.definitions().get(index) else {
             return Err(EvalError::Unbound("variables".to_owned()));
         };
         let (first_local, length) = (self.first_local, self.locals.len());
         self.first_local = length;
-        let result = activation.meter.apart(|| self.evaluate(definition.program.plan()));
+        let result = activation.meter.apart(|| self.evaluate(&definition.expression.plan));
         self.locals.truncate(length);
         self.first_local = first_local;
         let result = result.map_err(|source| EvalError::Definition {
@@ -369,7 +279,7 @@ impl<'e, 'a> Machine<'e, 'a> {
 
     #[inline(never)]
     fn list(&mut self, elements: &[Element]) -> Outcome<'a> {
-        self.charge(price::LIST)?;
+        self.charge(cost::LIST)?;
         self.meter().produce_items(elements.len())?;
         let mut items = Vec::with_capacity(elements.len());
         for element in elements {
@@ -381,13 +291,13 @@ impl<'e, 'a> Machine<'e, 'a> {
 
     #[inline(never)]
     fn map(&mut self, literal: &[Entry]) -> Outcome<'a> {
-        self.charge(price::MAP)?;
+        self.charge(cost::MAP)?;
         self.meter().produce_items(2 * literal.len())?;
         let mut entries = Vec::with_capacity(literal.len());
         for entry in literal {
             let key = self.evaluate(&entry.key)?;
             let value = self.evaluate(&entry.value)?;
-            let key = map_key(&key)?;
+            let key = Key::to_insert(&key)?;
             entries.extend(present(value, entry.optional)?.map(|value| (key, value)));
         }
         Val::map(self.meter(), entries)
@@ -395,7 +305,7 @@ impl<'e, 'a> Machine<'e, 'a> {
 
     #[inline(never)]
     fn structure(&mut self, type_name: &Arc<str>, literal: &[Field]) -> Outcome<'a> {
-        self.charge(price::STRUCT)?;
+        self.charge(cost::STRUCT)?;
         self.meter().produce_items(2 * literal.len())?;
         let mut fields = Vec::with_capacity(literal.len());
         for field in literal {
@@ -430,7 +340,7 @@ impl<'e, 'a> Machine<'e, 'a> {
             None => (function.body)(self.meter(), values),
         };
         if result.as_ref().is_err_and(|error| !error.is_limit()) {
-            self.meter().tick(ERROR_TICKS)?;
+            self.meter().count_steps(ERROR_STEPS)?;
         }
         price.charge(self.meter(), values, result.as_ref().ok())?;
         result
@@ -450,10 +360,10 @@ impl<'e, 'a> Machine<'e, 'a> {
         }
         let values = values.get(..arguments.len()).unwrap_or_default();
         self.charge(match price {
-            Price::Pattern => price::matched(values.first().map_or(1, price::size), pattern.cost()),
+            Price::Pattern => cost::matched(values.first().map_or(1, price::size), pattern.cost()),
             _ => UNIT,
         })?;
-        pattern::apply(self.meter(), usage, pattern, values)
+        regexes::apply(self.meter(), usage, pattern, values)
     }
 
     /// The API server makes it of a conditional: the optional is evaluated to see whether there is something in
@@ -496,13 +406,5 @@ fn present(value: Val<'_>, optional: bool) -> Result<Option<Val<'_>>, EvalError>
         value if !optional => Ok(Some(value)),
         Val::Optional(optional) => Ok(optional.map(|optional| optional.value.clone())),
         other => Err(EvalError::conversion(other.type_name(), "optional_type")),
-    }
-}
-
-/// A key of a map that is being made; doubles are refused here although they find the key they equal.
-pub(crate) fn map_key<'a>(key: &Val<'a>) -> Result<Key<'a>, EvalError> {
-    match Key::from_value(key) {
-        Some(found) if !matches!(key, Val::Double(_)) => Ok(found),
-        _ => Err(EvalError::invalid("map", format!("unsupported key type: {}", key.type_name()))),
     }
 }

@@ -1,46 +1,15 @@
 //! Looking into values: fields, indexes and keys, plain and optional.
-//!
-//! What an optional holds is passed on by itself along a chain such as `o.?a.b.orValue(1)`, and becomes an optional
-//! only for those who ask for one.
 
+use crate::cost::UNIT;
 use crate::error::EvalError;
-use crate::library::Outcome;
 use crate::library::optionals;
-use crate::machine::Machine;
+use crate::machine::found::Found;
+use crate::machine::state::Machine;
 use crate::plan::Node;
-use crate::plan::price::UNIT;
-use crate::value::{Key, Val};
+use crate::value::{Key, Outcome, Val};
 
 /// Fields of a chain that are gone through at once.
 const MAX_STEPS: usize = 8;
-
-/// What a chain of lookups has come to.
-pub(crate) enum Found<'a> {
-    /// What is no optional.
-    Plain(Val<'a>),
-    /// What an optional holds.
-    Held(Val<'a>),
-    /// An empty optional.
-    Nothing,
-}
-
-impl<'a> Found<'a> {
-    pub(crate) fn of(value: Val<'a>) -> Self {
-        match value {
-            Val::Optional(Some(optional)) => Self::Held(optional.value.clone()),
-            Val::Optional(None) => Self::Nothing,
-            value => Self::Plain(value),
-        }
-    }
-
-    pub(crate) fn into_value(self) -> Outcome<'a> {
-        match self {
-            Self::Plain(value) => Ok(value),
-            Self::Held(value) => Val::optional(value),
-            Self::Nothing => Ok(Val::Optional(None)),
-        }
-    }
-}
 
 impl<'a> Machine<'_, 'a> {
     /// Evaluates what is looked into.
@@ -91,13 +60,14 @@ impl<'a> Machine<'_, 'a> {
                 let found = object.get(field).ok_or_else(|| EvalError::no_such_key(field))?;
                 value = Val::from_json(found);
             } else if held || optional {
-                let Some(found) = optionals::field(&value, field)? else { return Ok(Found::Nothing) };
+                let Some(found) = optionals::get_field(&value, field)? else { return Ok(Found::Nothing) };
                 found.check_optional()?;
                 self.charge(UNIT)?;
                 (value, held) = (found, true);
             } else {
                 self.charge(UNIT)?;
-                let found = optionals::field(&value, field)?.ok_or_else(|| EvalError::no_such_key(field))?;
+                let found =
+                    optionals::get_field(&value, field)?.ok_or_else(|| EvalError::no_such_key(field))?;
                 match Found::of(found) {
                     Found::Plain(found) => value = found,
                     Found::Held(found) => (value, held) = (found, true),
@@ -122,13 +92,13 @@ impl<'a> Machine<'_, 'a> {
         let found = match self.find(operand)? {
             Found::Nothing => false,
             Found::Held(value) => {
-                let found = optionals::field(&value, field)?.is_some();
+                let found = optionals::get_field(&value, field)?.is_some();
                 self.charge(if found { UNIT } else { 0 })?;
                 found
             }
             Found::Plain(value) => {
                 self.charge(UNIT)?;
-                optionals::field(&value, field)?.is_some()
+                optionals::get_field(&value, field)?.is_some()
             }
         };
         Ok(Val::Bool(found))
@@ -140,7 +110,7 @@ impl<'a> Machine<'_, 'a> {
             Found::Plain(value) => value,
             Found::Held(value) => {
                 let key = self.evaluate(key)?;
-                let found = optionals::look(self.meter(), &value, &key)?;
+                let found = optionals::get_element_if_any(self.meter(), &value, &key)?;
                 return self.held(found);
             }
             // Nobody asks for the key when there is nothing to look into.
@@ -149,11 +119,12 @@ impl<'a> Machine<'_, 'a> {
         let key = self.evaluate(key);
         self.charge(UNIT)?;
         let key = key?;
-        let found = optionals::find(self.meter(), &value, &key)?.ok_or_else(|| match Key::from_value(&key) {
-            Some(key) if value.is_list() => EvalError::IndexOutOfBounds(key.text().into_owned()),
-            Some(key) => EvalError::no_such_key(&key.text()),
-            None => EvalError::no_such_overload("_[_]", &[value.clone(), key.clone()]),
-        });
+        let found =
+            optionals::get_element(self.meter(), &value, &key)?.ok_or_else(|| match Key::from_value(&key) {
+                Some(key) if value.is_list() => EvalError::IndexOutOfBounds(key.text().into_owned()),
+                Some(key) => EvalError::no_such_key(&key.text()),
+                None => EvalError::no_such_overload("_[_]", &[value.clone(), key.clone()]),
+            });
         found.map(Found::of)
     }
 
@@ -167,7 +138,9 @@ impl<'a> Machine<'_, 'a> {
         optionals::check_key(&key)?;
         let found = match found {
             Found::Plain(Val::Null) | Found::Nothing => None,
-            Found::Plain(value) | Found::Held(value) => optionals::look(self.meter(), &value, &key)?,
+            Found::Plain(value) | Found::Held(value) => {
+                optionals::get_element_if_any(self.meter(), &value, &key)?
+            }
         };
         self.held(found)
     }

@@ -3,20 +3,21 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use crate::check::{LIMITS, Overload, Overloads, qualified, type_named};
+use crate::check::{
+    LIMITS, Names, Overload, Overloads, QUALIFIERS, Type, VARIABLES, constant, qualified, type_named,
+};
+use crate::cost::UNIT;
 use crate::library::lists;
-use crate::library::{self, MAX_ARGUMENTS};
-use crate::machine::map_key;
+use crate::library::{self, Function, MAX_ARGUMENTS, PatternUse};
 use crate::meter::Meter;
-use crate::plan::price::{self, Price, UNIT};
-use crate::plan::{Comprehension, Element, Entry, Field, Kind, Node, Operator};
-use crate::regex::pattern::{LiteralPatterns, PatternUse};
-use crate::scope::{QUALIFIERS, Scope, VARIABLES};
+use crate::plan::node::{Comprehension, Element, Entry, Field, Node};
+use crate::plan::price::{self, Price};
+use crate::regex::LiteralPatterns;
 use crate::syntax::ast::{
-    CallExpr, Expr, IdedExpr, ListExpr, LiteralValue, MapEntry, StructField, operators,
+    CallExpr, Expr, IdedExpr, Kind, ListExpr, LiteralValue, MapEntry, StructField, operators,
 };
 use crate::syntax::{Fault, FaultKind};
-use crate::value::{Key, Text, Val};
+use crate::value::{Key, Operator, Val};
 
 type Compiled<T = Node> = Result<T, Fault>;
 
@@ -29,7 +30,7 @@ const CONVERSIONS: &[&str] =
 /// too.
 pub(crate) fn compile(
     tree: &IdedExpr,
-    scope: &Scope,
+    scope: &Names,
     overloads: Overloads,
     patterns: LiteralPatterns,
 ) -> Compiled<(Node, BTreeSet<Arc<str>>)> {
@@ -39,7 +40,7 @@ pub(crate) fn compile(
 }
 
 struct Compiler<'s> {
-    scope: &'s Scope,
+    scope: &'s Names,
     overloads: Overloads,
     /// Variables of the macros around, innermost last.
     locals: Vec<String>,
@@ -107,7 +108,7 @@ impl Compiler<'_> {
             let Some((index, definition)) = self.scope.definition(field) else {
                 return Err(Fault::new(expr, format!("undefined field '{field}'")));
             };
-            self.uses.extend(definition.program.used().iter().cloned());
+            self.uses.extend(definition.uses.iter().cloned());
             return Ok(if test { Node::HasDefinition(index) } else { Node::Definition(index, 2 * UNIT) });
         }
         if !test && let Some(name) = qualified(operand, field, QUALIFIERS) {
@@ -139,7 +140,7 @@ impl Compiler<'_> {
             (Some(target), arguments) => {
                 if let Expr::Ident(namespace) = &target.expr {
                     let qualified = format!("{namespace}.{name}");
-                    if library::is_known(&qualified) {
+                    if library::has_function(&qualified) {
                         return self.function(expr, &qualified, None, arguments);
                     }
                 }
@@ -279,7 +280,7 @@ impl Compiler<'_> {
         arguments: &[IdedExpr],
     ) -> Compiled {
         let operands: Vec<&IdedExpr> = target.into_iter().chain(arguments).collect();
-        let function = library::find(name, target.is_some(), operands.len())
+        let function = library::find_function(name, target.is_some(), operands.len())
             .map_err(|message| Fault::new(expr, message))?;
         if operands.len() > MAX_ARGUMENTS {
             return Err(Fault::new(expr, format!("'{name}' takes too many arguments")));
@@ -306,7 +307,7 @@ impl Compiler<'_> {
         }
         let overload = self.overload(expr);
         let price = Price::of(name, target.is_some(), overload);
-        let typed = overload.filter(|_| name == "sum").and_then(|overload| lists::sum_of(&overload.result));
+        let typed = overload.filter(|_| name == "sum").and_then(|overload| sum_of(&overload.result));
         Ok(Node::Call(typed.unwrap_or(function), price, nodes))
     }
 
@@ -341,7 +342,7 @@ impl Compiler<'_> {
             .iter()
             .map(|entry| match (&entry.key, &entry.value) {
                 (Node::Constant(key), Node::Constant(value)) if !entry.optional => {
-                    Some((map_key(key).ok()?, value.clone()))
+                    Some((Key::to_insert(key).ok()?, value.clone()))
                 }
                 _ => None,
             })
@@ -428,6 +429,16 @@ impl Compiler<'_> {
     }
 }
 
+/// `sum` of a list whose items are known to be of another type than `int`.
+fn sum_of(items: &Type) -> Option<&'static Function> {
+    match items {
+        Type::Uint => Some(&lists::SUM_OF_UINTS),
+        Type::Double => Some(&lists::SUM_OF_DOUBLES),
+        Type::Duration => Some(&lists::SUM_OF_DURATIONS),
+        _ => None,
+    }
+}
+
 /// Whether `in` such a literal list is looked up in a set made beforehand.
 fn is_plain(list: &Val<'_>) -> bool {
     list.as_list().is_some_and(|items| {
@@ -451,18 +462,5 @@ fn variable_name(expr: &IdedExpr) -> Compiled<&str> {
     match &expr.expr {
         Expr::Ident(name) if !name.starts_with('.') => Ok(name),
         _ => Err(Fault::new(expr, "argument must be a simple name")),
-    }
-}
-
-pub(crate) fn constant(literal: &LiteralValue) -> Val<'static> {
-    match literal {
-        LiteralValue::Null => Val::Null,
-        LiteralValue::Boolean(value) => Val::Bool(*value),
-        LiteralValue::Int(value) => Val::Int(*value),
-        LiteralValue::UInt(value) => Val::Uint(*value),
-        LiteralValue::Double(value) => Val::Double(*value),
-        LiteralValue::String(text) if text.is_empty() => Val::Str(Text::Borrowed("")),
-        LiteralValue::String(text) => Val::Str(Text::Shared(text.as_str().into())),
-        LiteralValue::Bytes(bytes) => Val::Bytes(bytes.as_slice().into()),
     }
 }

@@ -2,12 +2,13 @@
 
 use std::sync::Arc;
 
-use crate::library::Function;
-use crate::plan::price::{Price, UNIT};
-use crate::regex::pattern::{Pattern, PatternUse};
-use crate::scope::Slot;
+use crate::check::Slot;
+use crate::cost::UNIT;
+use crate::library::{Function, PatternUse};
+use crate::plan::price::Price;
+use crate::regex::Pattern;
 use crate::syntax::ast::Kind;
-use crate::value::Val;
+use crate::value::{Operator, Val};
 
 /// One step of a plan. Its depth is that of the syntax tree, which is bounded.
 #[derive(Debug)]
@@ -138,48 +139,6 @@ pub(crate) struct Field {
     pub(crate) name: Arc<str>,
     pub(crate) value: Node,
     pub(crate) optional: bool,
-}
-
-/// Operators that evaluate both sides and fail when one does.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Operator {
-    Add,
-    Subtract,
-    Multiply,
-    Divide,
-    Modulo,
-    Equal,
-    NotEqual,
-    Less,
-    LessOrEqual,
-    Greater,
-    GreaterOrEqual,
-    In,
-}
-
-impl Operator {
-    /// Whether it computes something, rather than compare.
-    pub(crate) fn makes_value(self) -> bool {
-        matches!(self, Self::Add | Self::Subtract | Self::Multiply | Self::Divide | Self::Modulo)
-    }
-
-    /// CEL's name of the operator's function, as messages show it.
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::Add => "_+_",
-            Self::Subtract => "_-_",
-            Self::Multiply => "_*_",
-            Self::Divide => "_/_",
-            Self::Modulo => "_%_",
-            Self::Equal => "_==_",
-            Self::NotEqual => "_!=_",
-            Self::Less => "_<_",
-            Self::LessOrEqual => "_<=_",
-            Self::Greater => "_>_",
-            Self::GreaterOrEqual => "_>=_",
-            Self::In => "@in",
-        }
-    }
 }
 
 /// A macro that goes through a list or a map.

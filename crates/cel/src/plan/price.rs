@@ -1,9 +1,4 @@
-//! What an evaluation costs, as the API server counts it.
-//!
-//! The API server adds up the steps of an evaluation: a variable or a field costs one, a literal nothing, a list
-//! ten, a text a tenth for each character that is gone through. Expressions that run there must run here and the
-//! other way round, so the figures are the same to the last unit. They leave work out that costs time (what a
-//! comparison finds inside a list, for one), hence the other bounds of the [`meter`](crate::meter).
+//! Prices: how the cost of a call follows from its arguments and its result.
 //!
 //! A call's price may depend on the overload that the check of types settles on; a call whose overload only shows
 //! at run time costs one.
@@ -11,25 +6,14 @@
 use sallyport_document::Node;
 
 use crate::check::{Overload, Type};
+use crate::cost::{CHECK, LIST, TRAVERSAL, UNIT, float, matched, pattern, traversed, up};
 use crate::error::EvalError;
 use crate::meter::Meter;
-use crate::plan::Operator;
-use crate::value::{Key, MAX_NESTING, Val};
+use crate::value::network::prefix_bytes;
+use crate::value::{Key, MAX_NESTING, Operator, Val};
 
-/// What a character that is gone through costs.
-const TRAVERSAL: f64 = 0.1;
-/// What a character of a pattern multiplies the cost of a text by.
-const PATTERN: f64 = 0.25;
 /// A text up to here is gone through at once.
 const LONG_BYTES: usize = 64;
-/// A variable, a field, an ordinary call.
-pub(crate) const UNIT: u64 = 1;
-/// A list, a map, a struct that is made.
-pub(crate) const LIST: u64 = 10;
-pub(crate) const MAP: u64 = 30;
-pub(crate) const STRUCT: u64 = 40;
-/// A question to the authorizer: two an expression.
-pub(crate) const CHECK: u64 = 350_000;
 /// What a requirement of a selector costs, a list in a struct; there may be one in two characters.
 const REQUIREMENT: f64 = 50.0;
 const REQUIREMENTS: f64 = 0.5;
@@ -226,33 +210,6 @@ impl Price {
     }
 }
 
-#[allow(clippy::cast_precision_loss)] // the API server counts in doubles
-fn float(size: u64) -> f64 {
-    size as f64
-}
-
-/// The next integer. Nothing here is negative, and what is too large saturates.
-#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // see above
-fn up(cost: f64) -> u64 {
-    // Most machines that images are built for round down at once, but call a function to round up.
-    let down = cost as u64;
-    if float(down) < cost { down.saturating_add(1) } else { down }
-}
-
-fn traversed(size: u64) -> u64 {
-    up(float(size) * TRAVERSAL)
-}
-
-/// What the pattern's length makes of each unit of the text.
-pub(crate) fn pattern(length: u64) -> u64 {
-    up(float(length) * PATTERN)
-}
-
-/// An empty text counts as one character, so that no pattern is free.
-pub(crate) fn matched(text: u64, pattern: u64) -> u64 {
-    up((1.0 + float(text)) * TRAVERSAL).saturating_mul(pattern)
-}
-
 /// How large a value is: characters, bytes, items or entries, else one.
 pub(crate) fn size(value: &Val<'_>) -> u64 {
     match value {
@@ -269,7 +226,7 @@ pub(crate) fn size(value: &Val<'_>) -> u64 {
                 16
             }
         }
-        Val::Cidr(network) => network.bytes(),
+        Val::Cidr(network) => prefix_bytes(network),
         // Values nest a hundred levels deep at most.
         Val::Optional(Some(optional)) => size(&optional.value),
         _ => 1,
@@ -322,7 +279,7 @@ fn compared_with_itself(length: u64, first: Option<&Val<'_>>) -> u64 {
 
 /// Everything inside a value: the tenth part of the bytes of texts, one for anything else.
 fn inside(meter: &Meter, value: &Val<'_>, depth: usize) -> Result<u64, EvalError> {
-    meter.tick(1)?;
+    meter.count_steps(1)?;
     if depth > MAX_NESTING {
         return Err(EvalError::TooDeep);
     }

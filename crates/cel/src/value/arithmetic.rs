@@ -5,11 +5,9 @@ use std::sync::Arc;
 use time::OffsetDateTime;
 
 use crate::error::EvalError;
-use crate::library::Outcome;
-use crate::library::temporal;
 use crate::meter::Meter;
-use crate::plan::Operator;
-use crate::value::Val;
+use crate::value::temporal;
+use crate::value::{Operator, Outcome, Val};
 
 const INT: EvalError = EvalError::Overflow("integer");
 const UINT: EvalError = EvalError::Overflow("unsigned integer");

@@ -7,11 +7,11 @@ use crate::error::EvalError;
 use crate::meter::Meter;
 use crate::value::{Key, MAX_NESTING, StructVal, Text, Val};
 
-/// Ticks of an item of a list that is compared, and of an entry of a map that is looked up, besides what is in it.
-const ITEM_TICKS: u64 = 2;
-const ENTRY_TICKS: u64 = 16;
+/// Steps of an item of a list that is compared, and of an entry of a map that is looked up, besides what is in it.
+const ITEM_STEPS: u64 = 2;
+const ENTRY_STEPS: u64 = 16;
 /// Fields of a struct that are passed over in a step, on the way to one.
-const FIELDS_PER_TICK: u64 = 16;
+const FIELDS_PER_STEP: u64 = 16;
 /// Bytes of a text that a key is looked up with are gone through so many times: for the fingerprint, and beside
 /// those keys that begin alike.
 const KEY_PASSES: usize = 4;
@@ -35,7 +35,7 @@ fn nested_equal(meter: &Meter, left: &Val<'_>, right: &Val<'_>, depth: usize) ->
     if depth > MAX_NESTING {
         return Err(EvalError::TooDeep);
     }
-    meter.tick(1)?;
+    meter.count_steps(1)?;
     Ok(match (left, right) {
         (Val::Null, Val::Null) => true,
         (Val::Bool(left), Val::Bool(right)) => left == right,
@@ -81,7 +81,7 @@ fn lists_equal(meter: &Meter, left: &Val<'_>, right: &Val<'_>, depth: usize) -> 
         return Ok(false);
     }
     for (left, right) in left.iter().zip(right.iter()) {
-        meter.tick(ITEM_TICKS)?;
+        meter.count_steps(ITEM_STEPS)?;
         if !nested_equal(meter, &left, &right, depth + 1)? {
             return Ok(false);
         }
@@ -96,9 +96,9 @@ fn maps_equal(meter: &Meter, left: &Val<'_>, right: &Val<'_>, depth: usize) -> R
     match left {
         Val::JsonMap(entries) => {
             for (key, value) in entries.members() {
-                meter.tick(ENTRY_TICKS)?;
-                look_up(meter, key.len())?;
-                match field(right, key) {
+                meter.count_steps(ENTRY_STEPS)?;
+                count_lookup(meter, key.len())?;
+                match get_field(right, key) {
                     Some(other) if nested_equal(meter, &Val::from_json(value), &other, depth + 1)? => {}
                     _ => return Ok(false),
                 }
@@ -106,9 +106,9 @@ fn maps_equal(meter: &Meter, left: &Val<'_>, right: &Val<'_>, depth: usize) -> R
         }
         Val::Map(entries) => {
             for (key, value) in &entries.entries {
-                meter.tick(ENTRY_TICKS)?;
-                look_up(meter, key.text_len())?;
-                match entry(right, key) {
+                meter.count_steps(ENTRY_STEPS)?;
+                count_lookup(meter, key.text_len())?;
+                match get_entry(right, key) {
                     Some(other) if nested_equal(meter, value, &other, depth + 1)? => {}
                     _ => return Ok(false),
                 }
@@ -130,7 +130,7 @@ fn structs_equal(
         return Ok(false);
     }
     for (name, value) in &left.fields {
-        meter.tick(right.fields.len() as u64 / FIELDS_PER_TICK)?;
+        meter.count_steps(right.fields.len() as u64 / FIELDS_PER_STEP)?;
         match right.get(name) {
             Some(other) if nested_equal(meter, value, other, depth + 1)? => {}
             _ => return Ok(false),
@@ -148,7 +148,7 @@ fn map_len(map: &Val<'_>) -> Option<usize> {
 }
 
 /// The value under a name, in a map or a struct.
-pub(crate) fn field<'a>(map: &Val<'a>, name: &str) -> Option<Val<'a>> {
+pub(crate) fn get_field<'a>(map: &Val<'a>, name: &str) -> Option<Val<'a>> {
     match map {
         Val::JsonMap(entries) => entries.get(name).map(Val::from_json),
         Val::Map(entries) => entries.get(&Key::Str(Text::Borrowed(name))).cloned(),
@@ -158,25 +158,25 @@ pub(crate) fn field<'a>(map: &Val<'a>, name: &str) -> Option<Val<'a>> {
 }
 
 /// Counts a look-up with a key of so many bytes. Names in an expression are too short to matter.
-fn look_up(meter: &Meter, key: usize) -> Result<(), EvalError> {
+fn count_lookup(meter: &Meter, key: usize) -> Result<(), EvalError> {
     meter.work(key.saturating_mul(KEY_PASSES))
 }
 
 /// The value that a map has under a key made at run time.
-pub(crate) fn looked_up<'a>(
+pub(crate) fn get_value<'a>(
     meter: &Meter,
     map: &Val<'a>,
     key: &Val<'a>,
 ) -> Result<Option<Val<'a>>, EvalError> {
     let Some(key) = Key::to_find(key) else { return Ok(None) };
-    look_up(meter, key.text_len())?;
-    Ok(entry(map, &key))
+    count_lookup(meter, key.text_len())?;
+    Ok(get_entry(map, &key))
 }
 
 /// The value under a key, in a map.
-fn entry<'a>(map: &Val<'a>, key: &Key<'_>) -> Option<Val<'a>> {
+fn get_entry<'a>(map: &Val<'a>, key: &Key<'_>) -> Option<Val<'a>> {
     match (map, key) {
-        (Val::JsonMap(_) | Val::Struct(_), Key::Str(name)) => field(map, name),
+        (Val::JsonMap(_) | Val::Struct(_), Key::Str(name)) => get_field(map, name),
         (Val::Map(entries), key) => entries.get(key).cloned(),
         _ => None,
     }
@@ -205,7 +205,7 @@ pub(crate) fn contains<'a>(
             }
             Some(false)
         }
-        Val::JsonMap(_) | Val::Map(_) => Some(looked_up(meter, container, item)?.is_some()),
+        Val::JsonMap(_) | Val::Map(_) => Some(get_value(meter, container, item)?.is_some()),
         _ => None,
     })
 }
@@ -293,15 +293,4 @@ fn rounded(value: &Val<'_>) -> Result<f64, NotNumbers> {
         Val::Uint(value) => Ok(*value as f64),
         _ => Err(NotNumbers),
     }
-}
-
-/// The integer part of a double; what does not fit becomes the nearest that does.
-#[allow(clippy::cast_possible_truncation)] // `as` from a double saturates, which is what is wanted
-pub(crate) fn truncate(double: f64) -> i128 {
-    double as i128
-}
-
-/// The integer that a double equals.
-pub(crate) fn integral(double: f64) -> Option<i128> {
-    (double.fract() == 0.0).then(|| truncate(double))
 }

@@ -4,7 +4,7 @@ use base64::Engine as _;
 use serde_json::{Map, Number, Value as Json};
 
 use crate::error::EvalError;
-use crate::library::temporal;
+use crate::value::temporal;
 use crate::value::{MAX_NESTING, Val};
 
 /// Most that a value may take, counting the text and a node's own size.

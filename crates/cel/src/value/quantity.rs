@@ -1,4 +1,4 @@
-//! Kubernetes' quantities: `quantity('1.5Gi')`, arithmetic and comparison.
+//! Kubernetes' quantities: reading, writing, arithmetic and comparison.
 //!
 //! Kubernetes keeps a quantity as a 64-bit integer with a power of ten where it easily can, else as a decimal
 //! number of any length, rounded up, away from zero, to billionths. Which of the two it is can be seen: only
@@ -9,43 +9,6 @@ use std::cmp::Ordering;
 use std::sync::Arc;
 
 use crate::error::EvalError;
-use crate::library::{Function, Outcome};
-use crate::meter::Meter;
-use crate::value::Val;
-
-pub(crate) const FUNCTIONS: &[Function] = &[
-    Function::global("quantity", 1, |meter, arguments| match arguments {
-        [Val::Str(text)] => {
-            meter.produce(text.len())?;
-            let quantity = parse(text).map_err(|reason| EvalError::invalid("quantity", reason))?;
-            Ok(Val::Quantity(Arc::new(quantity)))
-        }
-        _ => Err(EvalError::no_such_overload("quantity", arguments)),
-    }),
-    Function::global("isQuantity", 1, |meter, arguments| match arguments {
-        [Val::Str(text)] => {
-            meter.produce(text.len())?;
-            Ok(Val::Bool(parse(text).is_ok()))
-        }
-        _ => Err(EvalError::no_such_overload("isQuantity", arguments)),
-    }),
-    // A function and not a method, unlike all others.
-    Function::global("sign", 1, |_, a| Ok(Val::Int(only("sign", a)?.sign()))),
-    Function::member("isInteger", 1, |_, a| Ok(Val::Bool(only("isInteger", a)?.integer().is_some()))),
-    Function::member("asInteger", 1, |_, a| {
-        let integer = only("asInteger", a)?.integer();
-        integer
-            .map(Val::Int)
-            .ok_or_else(|| EvalError::invalid("asInteger", "cannot convert value to integer"))
-    }),
-    Function::member("asApproximateFloat", 1, |meter, a| {
-        let quantity = only("asApproximateFloat", a)?;
-        meter.tick(quantity.number.digits.len() as u64 / DIGITS_PER_TICK)?;
-        Ok(Val::Double(quantity.approximate()))
-    }),
-    Function::member("add", 2, |meter, a| combine("add", false, meter, a)),
-    Function::member("sub", 2, |meter, a| combine("sub", true, meter, a)),
-];
 
 /// Whether Kubernetes reads a text as a quantity; the error says what it dislikes.
 pub fn check_quantity(text: &str) -> Result<(), &'static str> {
@@ -54,10 +17,6 @@ pub fn check_quantity(text: &str) -> Result<(), &'static str> {
 
 /// Longest text that is looked at, and most digits that a sum may have.
 const MAX_DIGITS: usize = 1 << 10;
-/// Steps of a sum, besides those of its digits.
-const SUM_TICKS: u64 = 16;
-/// Digits that are gone through in a step.
-const DIGITS_PER_TICK: u64 = 4;
 /// Digits that an integer is trusted to hold.
 const INTEGER_DIGITS: usize = 18;
 /// Decimals kept.
@@ -136,7 +95,7 @@ impl Quantity {
         self.number.compare(&other.number)
     }
 
-    fn sign(&self) -> i64 {
+    pub(crate) fn sign(&self) -> i64 {
         match (self.number.digits.is_empty(), self.number.negative) {
             (true, _) => 0,
             (false, true) => -1,
@@ -144,7 +103,7 @@ impl Quantity {
         }
     }
 
-    fn integer(&self) -> Option<i64> {
+    pub(crate) fn integer(&self) -> Option<i64> {
         match self.form {
             Form::Integer { value, scale } => scaled(value, scale),
             Form::Decimal { .. } => None,
@@ -153,7 +112,7 @@ impl Quantity {
 
     /// The integer as a double times the power of ten as a double, which is not always the nearest.
     #[allow(clippy::cast_precision_loss)] // the function's name says so
-    fn approximate(&self) -> f64 {
+    pub(crate) fn approximate(&self) -> f64 {
         let (base, exponent) = match self.form {
             Form::Integer { value, scale } => (value as f64, scale),
             Form::Decimal { decimals } => {
@@ -171,7 +130,7 @@ impl Quantity {
         }
     }
 
-    fn negated(&self) -> Self {
+    pub(crate) fn negated(&self) -> Self {
         let number = Decimal { negative: !self.number.negative, ..self.number.clone() };
         let form = match self.form {
             // Kubernetes does not look whether the least integer has a negative, which it has not.
@@ -182,7 +141,7 @@ impl Quantity {
     }
 
     /// The sum; an error when it has too many digits.
-    fn plus(&self, other: &Self) -> Result<Self, EvalError> {
+    pub(crate) fn plus(&self, other: &Self) -> Result<Self, EvalError> {
         let notation = self.notation_with(other);
         if let (Form::Integer { value, scale }, Form::Integer { value: added, scale: finer }) =
             (self.form, other.form)
@@ -203,6 +162,27 @@ impl Quantity {
         let number = self.number.plus(&other.number).ok_or(EvalError::Overflow("quantity"))?;
         let form = Form::Decimal { decimals: self.decimals().max(other.decimals()) };
         Ok(Self { number, form, notation, written: None })
+    }
+
+    /// How many digits the number has.
+    pub(crate) fn digits(&self) -> usize {
+        self.number.digits.len()
+    }
+
+    /// Digits of a sum, from the highest to the lowest of both: numbers of few digits may lie far apart.
+    pub(crate) fn digits_of_sum(&self, other: &Self) -> u64 {
+        let (left, right) = (&self.number, &other.number);
+        let top = |number: &Decimal| {
+            number.exponent.saturating_add(i64::try_from(number.digits.len()).unwrap_or(i64::MAX))
+        };
+        let digits = top(left).max(top(right)).saturating_sub(left.exponent.min(right.exponent));
+        u64::try_from(digits).unwrap_or(0).min(MAX_DIGITS as u64)
+    }
+}
+
+impl From<i64> for Quantity {
+    fn from(value: i64) -> Self {
+        Self::of_integer(value, 0, Notation::Exponent)
     }
 }
 
@@ -381,7 +361,7 @@ const MALFORMED: &str =
 const BAD_SUFFIX: &str = "unable to parse quantity's suffix";
 
 /// A decimal number with a suffix: `m`, `k`, `Ki`, … or an exponent.
-fn parse(text: &str) -> Result<Quantity, &'static str> {
+pub(crate) fn parse(text: &str) -> Result<Quantity, &'static str> {
     if text.is_empty() {
         return Err(MALFORMED);
     }
@@ -490,33 +470,4 @@ fn scale(suffix: &str) -> Option<(Scale, Notation)> {
     #[allow(clippy::cast_possible_truncation)]
     let exponent = exponent as i32;
     Some((Scale::Decimal(exponent.into()), Notation::Exponent))
-}
-
-fn only<'v>(name: &'static str, arguments: &'v [Val<'_>]) -> Result<&'v Quantity, EvalError> {
-    match arguments {
-        [Val::Quantity(quantity)] => Ok(quantity),
-        _ => Err(EvalError::no_such_overload(name, arguments)),
-    }
-}
-
-/// `add` and `sub` take a quantity or an `int`.
-fn combine<'a>(name: &'static str, subtract: bool, meter: &Meter, arguments: &[Val<'a>]) -> Outcome<'a> {
-    let (left, right) = match arguments {
-        [Val::Quantity(left), Val::Quantity(right)] => (left, Quantity::clone(right)),
-        [Val::Quantity(left), Val::Int(right)] => (left, Quantity::of_integer(*right, 0, Notation::Exponent)),
-        _ => return Err(EvalError::no_such_overload(name, arguments)),
-    };
-    meter.produce(left.number.digits.len() + right.number.digits.len())?;
-    meter.tick(SUM_TICKS + digits_of_sum(&left.number, &right.number) / DIGITS_PER_TICK)?;
-    let sum = if subtract { left.plus(&right.negated())? } else { left.plus(&right)? };
-    Ok(Val::Quantity(Arc::new(sum)))
-}
-
-/// From the highest to the lowest of both: numbers of few digits may lie far apart.
-fn digits_of_sum(left: &Decimal, right: &Decimal) -> u64 {
-    let top = |number: &Decimal| {
-        number.exponent.saturating_add(i64::try_from(number.digits.len()).unwrap_or(i64::MAX))
-    };
-    let digits = top(left).max(top(right)).saturating_sub(left.exponent.min(right.exponent));
-    u64::try_from(digits).unwrap_or(0).min(MAX_DIGITS as u64)
 }

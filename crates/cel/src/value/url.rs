@@ -1,42 +1,13 @@
-//! The URL library: `url('https://example.com/')` and its parts.
+//! URLs, read from text.
 //!
 //! What is a URL is decided as by Go's `net/url`, which Kubernetes uses and which differs from browsers: a
 //! scheme or a path from the root is all that is needed, hosts are hardly looked at, nothing is resolved.
 
-use std::collections::BTreeMap;
-use std::sync::Arc;
-
-use crate::error::{EvalError, quoted, shorten};
-use crate::library::kubernetes::addresses;
-use crate::library::{Function, Outcome};
-use crate::meter::Meter;
-use crate::value::{Key, Text, Val};
-
-pub(crate) const FUNCTIONS: &[Function] = &[
-    Function::global("url", 1, |meter, arguments| {
-        let text = source("url", meter, arguments)?;
-        parse(text).map(|url| Val::Url(Arc::new(url))).map_err(|fault| {
-            let message = fault.message(shorten(fault.text).as_bytes());
-            EvalError::invalid("url", format!("URL parse error during conversion from string: {message}"))
-        })
-    }),
-    Function::global("isURL", 1, |meter, arguments| {
-        Ok(Val::Bool(check(source("isURL", meter, arguments)?).is_ok()))
-    }),
-    Function::member("getScheme", 1, |meter, a| part("getScheme", meter, a, |url| &url.scheme)),
-    Function::member("getHost", 1, |meter, a| part("getHost", meter, a, |url| &url.host)),
-    Function::member("getHostname", 1, |meter, a| {
-        host_part("getHostname", meter, a, |url| url.host_and_port().0)
-    }),
-    Function::member("getPort", 1, |meter, a| host_part("getPort", meter, a, |url| url.host_and_port().1)),
-    Function::member("getEscapedPath", 1, |meter, a| part("getEscapedPath", meter, a, |url| &url.path)),
-    Function::member("getQuery", 1, query),
-];
+use crate::error::{quoted, shorten, shown};
+use crate::value::address;
 
 /// Parameters of a query beyond which none is read, as in Go.
 const MAX_PARAMETERS: usize = 10_000;
-/// What the parts and the text of a URL take, for a byte of its source.
-const BYTES_PER_BYTE: usize = 8;
 
 /// A URL, taken apart.
 #[derive(Clone, Debug)]
@@ -53,12 +24,39 @@ pub(crate) struct Url {
 
 impl Url {
     /// The host without brackets, and a port that is a number or empty.
-    fn host_and_port(&self) -> (&str, &str) {
+    pub(crate) fn host_and_port(&self) -> (&str, &str) {
         let (host, port) = match self.host.rfind(':').map(|colon| self.host.split_at(colon)) {
             Some((host, port)) if is_port(port) => (host, port.strip_prefix(':').unwrap_or_default()),
             _ => (self.host.as_str(), ""),
         };
         (host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host), port)
+    }
+
+    pub(crate) fn scheme(&self) -> &str {
+        &self.scheme
+    }
+
+    pub(crate) fn host(&self) -> &str {
+        &self.host
+    }
+
+    pub(crate) fn path(&self) -> &str {
+        &self.path
+    }
+
+    pub(crate) fn query(&self) -> &str {
+        &self.query
+    }
+
+    /// The parameters of the query: what is not written as one is left out.
+    pub(crate) fn parameters(&self) -> impl Iterator<Item = (String, String)> {
+        let query = if self.query.matches('&').count() < MAX_PARAMETERS { self.query.as_str() } else { "" };
+        let parameters = query.split('&').filter(|text| !text.is_empty() && !text.contains(';'));
+        parameters.filter_map(|parameter| {
+            let (key, value) = parameter.split_once('=').unwrap_or((parameter, ""));
+            let (key, value) = (unescape(key, Place::Query).ok()?, unescape(value, Place::Query).ok()?);
+            Some((lossy(key), lossy(value)))
+        })
     }
 }
 
@@ -71,6 +69,11 @@ pub(crate) struct Fault<'t> {
 }
 
 impl Fault<'_> {
+    /// The message, with the beginning of a long text.
+    pub(crate) fn shortened(&self) -> String {
+        self.message(shorten(self.text).as_bytes())
+    }
+
     fn message(&self, text: &[u8]) -> String {
         format!("parse {}: {}", quoted(text), self.reason)
     }
@@ -82,61 +85,13 @@ impl std::fmt::Display for Fault<'_> {
     }
 }
 
-fn source<'v>(name: &'static str, meter: &Meter, arguments: &'v [Val<'_>]) -> Result<&'v str, EvalError> {
-    let [Val::Str(text)] = arguments else { return Err(EvalError::no_such_overload(name, arguments)) };
-    meter.produce(text.len().saturating_mul(BYTES_PER_BYTE))?;
-    Ok(text)
-}
-
-fn part<'a>(name: &'static str, meter: &Meter, arguments: &[Val<'a>], of: fn(&Url) -> &str) -> Outcome<'a> {
-    let [Val::Url(url)] = arguments else { return Err(EvalError::no_such_overload(name, arguments)) };
-    let part = of(url);
-    meter.produce(part.len())?;
-    Ok(Val::Str(Text::Shared(part.into())))
-}
-
-/// A part of the host, for which that is searched.
-fn host_part<'a>(
-    name: &'static str,
-    meter: &Meter,
-    arguments: &[Val<'a>],
-    of: fn(&Url) -> &str,
-) -> Outcome<'a> {
-    if let [Val::Url(url)] = arguments {
-        meter.work(url.host.len())?;
-    }
-    part(name, meter, arguments, of)
-}
-
-/// The parameters of the query: what is not written as one is left out.
-fn query<'a>(meter: &Meter, arguments: &[Val<'a>]) -> Outcome<'a> {
-    let [Val::Url(url)] = arguments else { return Err(EvalError::no_such_overload("getQuery", arguments)) };
-    meter.produce(url.query.len())?;
-    let mut parameters: BTreeMap<String, Vec<Val<'a>>> = BTreeMap::new();
-    if url.query.matches('&').count() < MAX_PARAMETERS {
-        for parameter in url.query.split('&').filter(|text| !text.is_empty() && !text.contains(';')) {
-            let (key, value) = parameter.split_once('=').unwrap_or((parameter, ""));
-            let (Ok(key), Ok(value)) = (unescape(key, Place::Query), unescape(value, Place::Query)) else {
-                continue;
-            };
-            meter.produce_items(2)?;
-            parameters.entry(lossy(key)).or_default().push(Val::text(lossy(value)));
-        }
-    }
-    let entries = parameters
-        .into_iter()
-        .map(|(key, values)| Ok((Key::Str(Text::Shared(key.into())), Val::list(values)?)))
-        .collect::<Result<_, EvalError>>()?;
-    Val::map(meter, entries)
-}
-
 /// Whether a text is a URL that a request could be made with.
 pub(crate) fn check(text: &str) -> Result<(), Fault<'_>> {
     read(text, true).map(|_| ()).map_err(|reason| Fault { text, reason })
 }
 
 /// The URL must be fit for a request; then it is read again, since a request has no fragment.
-fn parse(text: &str) -> Result<Url, Fault<'_>> {
+pub(crate) fn parse(text: &str) -> Result<Url, Fault<'_>> {
     check(text)?;
     let (before, fragment) = text.split_once('#').unwrap_or((text, ""));
     let raw = read(before, false).map_err(|reason| Fault { text: before, reason })?;
@@ -293,7 +248,7 @@ fn read_authority(scheme: &str, authority: &str) -> Result<(Option<User>, Vec<u8
 
 /// An IPv6 address in brackets or about any name, and a port that is a number.
 fn read_host(scheme: &str, host: &str) -> Result<Vec<u8>, String> {
-    let bad_port = |port: &str| format!("invalid port {} after host", addresses::shown(port));
+    let bad_port = |port: &str| format!("invalid port {} after host", shown(port));
     match host.rfind('[') {
         Some(0) => {}
         Some(_) => return Err("invalid IP-literal".to_owned()),
@@ -315,7 +270,7 @@ fn read_host(scheme: &str, host: &str) -> Result<Vec<u8>, String> {
     let (address, zone) = literal.split_at(literal.find("%25").unwrap_or(literal.len()));
     let mut address = unescape(address, Place::Host)?;
     address.extend(unescape(zone, Place::Zone)?);
-    match addresses::parse_zoned(&String::from_utf8_lossy(&address)) {
+    match address::parse_zoned(&String::from_utf8_lossy(&address)) {
         Ok((parsed, _)) if parsed.is_ipv4() => return Err("invalid IP-literal".to_owned()),
         Ok(_) => {}
         Err(reason) => return Err(format!("invalid host: {reason}")),

@@ -1,33 +1,19 @@
-//! The semver library: `semver('1.2.3')` and the order of versions.
+//! Versions, read from text.
 //!
 //! Semantic Versioning 2.0.0 as the library that Kubernetes uses reads it: numbers of 64 bits, no `v` and no
 //! missing parts unless normalising was asked for, and build metadata that is checked and otherwise ignored.
 
 use std::cmp::Ordering;
-use std::sync::Arc;
 
-use crate::error::EvalError;
-use crate::library::kubernetes::addresses::shown;
-use crate::library::{Function, Outcome};
+use crate::error::{EvalError, shown};
 use crate::meter::Meter;
-use crate::value::Val;
-
-pub(crate) const FUNCTIONS: &[Function] = &[
-    Function::global("semver", 1, semver),
-    Function::global("semver", 2, semver),
-    Function::global("isSemver", 1, is_semver),
-    Function::global("isSemver", 2, is_semver),
-    Function::member("major", 1, |_, a| number("major", a, |version| version.major)),
-    Function::member("minor", 1, |_, a| number("minor", a, |version| version.minor)),
-    Function::member("patch", 1, |_, a| number("patch", a, |version| version.patch)),
-];
 
 /// A version. Equality and order leave out the build metadata.
 #[derive(Clone, Debug)]
 pub(crate) struct Version {
-    major: u64,
-    minor: u64,
-    patch: u64,
+    pub(crate) major: u64,
+    pub(crate) minor: u64,
+    pub(crate) patch: u64,
     prerelease: Vec<Identifier>,
     /// As it was written, normalised.
     pub(crate) text: String,
@@ -42,7 +28,7 @@ enum Identifier {
 
 impl Version {
     pub(crate) fn compare(&self, meter: &Meter, other: &Self) -> Result<Ordering, EvalError> {
-        meter.tick(self.prerelease.len().min(other.prerelease.len()) as u64)?;
+        meter.count_steps(self.prerelease.len().min(other.prerelease.len()) as u64)?;
         meter.work(self.text.len().min(other.text.len()))?;
         Ok(self.order(other))
     }
@@ -60,45 +46,8 @@ impl Version {
     }
 }
 
-/// The text and whether to normalise it.
-fn source<'v>(
-    name: &'static str,
-    meter: &Meter,
-    arguments: &'v [Val<'_>],
-) -> Result<(&'v str, bool), EvalError> {
-    let (text, normalise) = match arguments {
-        [Val::Str(text)] => (text, false),
-        [Val::Str(text), Val::Bool(normalise)] => (text, *normalise),
-        _ => return Err(EvalError::no_such_overload(name, arguments)),
-    };
-    // Identifiers of one letter take most room for what they say.
-    meter.produce_items(text.len())?;
-    Ok((text, normalise))
-}
-
-fn read(text: &str, normalise: bool) -> Result<Version, String> {
+pub(crate) fn read(text: &str, normalise: bool) -> Result<Version, String> {
     if normalise { parse(&normalised(text)?) } else { parse(text) }
-}
-
-fn semver<'a>(meter: &Meter, arguments: &[Val<'a>]) -> Outcome<'a> {
-    let (text, normalise) = source("semver", meter, arguments)?;
-    match read(text, normalise) {
-        Ok(version) => Ok(Val::Version(Arc::new(version))),
-        Err(reason) => Err(EvalError::invalid("semver", reason)),
-    }
-}
-
-fn is_semver<'a>(meter: &Meter, arguments: &[Val<'a>]) -> Outcome<'a> {
-    let (text, normalise) = source("isSemver", meter, arguments)?;
-    Ok(Val::Bool(read(text, normalise).is_ok()))
-}
-
-/// Numbers beyond `int` wrap around, as in Kubernetes.
-fn number<'a>(name: &'static str, arguments: &[Val<'a>], of: fn(&Version) -> u64) -> Outcome<'a> {
-    match arguments {
-        [Val::Version(version)] => Ok(Val::Int(of(version).cast_signed())),
-        _ => Err(EvalError::no_such_overload(name, arguments)),
-    }
 }
 
 /// Without a leading `v` and leading zeros, and with all three parts.

@@ -2,7 +2,7 @@
 
 use sallyport_document::{Array, Object};
 
-use crate::library::temporal;
+use crate::value::temporal;
 use crate::value::{Val, Value};
 
 /// What a value is. Lists and maps that come from an object are apart from those that an expression made.

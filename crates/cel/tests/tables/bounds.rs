@@ -231,7 +231,7 @@ fn objects_as_deep_as_parsers_make_them_are_compared_and_written() {
 #[test]
 fn limits_are_not_absorbed() {
     let scope = Scope::default();
-    let activation = Activation::new(&scope, Limits { ticks: 1_000, ..Limits::default() });
+    let activation = Activation::new(&scope, Limits { steps: 1_000, ..Limits::default() });
     for source in [
         "lists.range(10000).all(x, x >= 0) || true",
         "true || lists.range(10000).all(x, x >= 0)",
@@ -250,7 +250,7 @@ fn limits_are_not_absorbed() {
 #[test]
 fn each_evaluation_has_the_whole_limits() {
     let scope = Scope::default();
-    let activation = Activation::new(&scope, Limits { ticks: 400, bytes: 100_000, ..Limits::default() });
+    let activation = Activation::new(&scope, Limits { steps: 400, bytes: 100_000, ..Limits::default() });
     let program = Program::compile("lists.range(100).map(x, x).size()", &scope).unwrap();
     for _ in 0..20 {
         assert_eq!(program.evaluate(&activation).unwrap().as_int(), Some(100));

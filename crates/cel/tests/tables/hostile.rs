@@ -188,7 +188,7 @@ fn repeated(expression: &str) -> String {
 fn work_that_is_repeated_ends_at_a_limit() {
     let object = object();
     // A tenth of what is allowed, since this is not optimised; but the list that all begin with has to be made.
-    let limits = Limits { cost: 100_000, ticks: 200_000, ..Limits::default() };
+    let limits = Limits { cost: 100_000, steps: 200_000, ..Limits::default() };
     let mut failed = String::new();
     for expression in REPEATED {
         let (error, took) = attempt(&repeated(expression), &object, limits);

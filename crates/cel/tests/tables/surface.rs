@@ -21,7 +21,7 @@ fn definitions_are_evaluated_once_and_only_when_used() {
     let object = Document::of(&json!({"items": items})).unwrap();
 
     // Enough for the first evaluation, which goes through the list, and hardly more.
-    let mut activation = Activation::new(&scope, Limits { ticks: 6_000, ..Limits::default() });
+    let mut activation = Activation::new(&scope, Limits { steps: 6_000, ..Limits::default() });
     activation.bind("object", Value::from(&object));
     assert_eq!(program.evaluate(&activation).unwrap().as_bool(), Some(true));
     let again =

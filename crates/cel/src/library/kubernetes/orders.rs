@@ -3,9 +3,9 @@
 use std::cmp::Ordering;
 
 use crate::error::EvalError;
-use crate::library::{Function, Outcome};
+use crate::library::function::Function;
 use crate::meter::Meter;
-use crate::value::Val;
+use crate::value::{Outcome, Val};
 
 pub(crate) const FUNCTIONS: &[Function] = &[
     Function::member("compareTo", 2, |meter, a| {

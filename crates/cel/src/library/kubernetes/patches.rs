@@ -1,9 +1,9 @@
 //! `jsonpatch.escapeKey`, for the paths of `JSONPatch{…}`.
 
 use crate::error::EvalError;
-use crate::library::{Function, Outcome};
+use crate::library::function::Function;
 use crate::meter::Meter;
-use crate::value::Val;
+use crate::value::{Outcome, Val};
 
 pub(crate) const FUNCTIONS: &[Function] = &[Function::global("jsonpatch.escapeKey", 1, escape_key)];
 
