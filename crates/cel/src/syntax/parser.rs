@@ -23,7 +23,8 @@ pub(super) struct SyntaxError {
     pub(super) message: String,
 }
 
-type Parsed<T = IdedExpr> = Result<T, SyntaxError>;
+/// Boxed, and nodes are made in functions that do not recurse: what is kept on the stack is multiplied by the depth.
+type Parsed<T = Box<IdedExpr>> = Result<T, SyntaxError>;
 
 /// The tree, and the offset at which messages place each node.
 pub(super) fn parse(source: &str) -> Parsed<(IdedExpr, Vec<usize>)> {
@@ -32,7 +33,7 @@ pub(super) fn parse(source: &str) -> Parsed<(IdedExpr, Vec<usize>)> {
     let mut parser = Parser { lexer, next, nesting: 0, places: Vec::new() };
     let root = parser.expression()?;
     if parser.next.kind == TokenKind::End {
-        return Ok((root, parser.places));
+        return Ok((*root, parser.places));
     }
     Err(parser.mismatched("<EOF>"))
 }
@@ -95,11 +96,15 @@ impl<'s> Parser<'s> {
         if depth > MAX_DEPTH {
             return Err(too_deep(place));
         }
-        Ok(IdedExpr { id: self.id(place), depth, expr })
+        Ok(Box::new(IdedExpr { id: self.id(place), depth, expr }))
     }
 
     fn operator(&mut self, place: usize, name: &str, args: Vec<IdedExpr>) -> Parsed {
         self.node(place, Expr::Call(CallExpr { func_name: name.to_owned(), target: None, args }))
+    }
+
+    fn binary(&mut self, place: usize, name: &str, left: Box<IdedExpr>, right: Box<IdedExpr>) -> Parsed {
+        self.operator(place, name, vec![*left, *right])
     }
 
     /// Reads a part of a node.
@@ -123,17 +128,17 @@ impl<'s> Parser<'s> {
     }
 
     /// An expression of which the first operand was read.
-    fn expression_from(&mut self, first: IdedExpr) -> Parsed {
+    fn expression_from(&mut self, first: Box<IdedExpr>) -> Parsed {
         let condition = self.chain(first, OR)?;
         let place = self.next.start;
         if !self.takes("?") {
             return Ok(condition);
         }
         let (yes, no) = self.within(Self::branches)?;
-        self.operator(place, operators::CONDITIONAL, vec![condition, yes, no])
+        self.operator(place, operators::CONDITIONAL, vec![*condition, *yes, *no])
     }
 
-    fn branches(&mut self) -> Parsed<(IdedExpr, IdedExpr)> {
+    fn branches(&mut self) -> Parsed<(Box<IdedExpr>, Box<IdedExpr>)> {
         let first = self.operand()?;
         let yes = self.chain(first, OR)?;
         self.expect(":", "expected ':' in conditional expression")?;
@@ -141,7 +146,7 @@ impl<'s> Parser<'s> {
     }
 
     /// Binary operators from `lowest` on, of which the first operand was read.
-    fn chain(&mut self, mut left: IdedExpr, lowest: u8) -> Parsed {
+    fn chain(&mut self, mut left: Box<IdedExpr>, lowest: u8) -> Parsed {
         while let Some((level, name)) = binary_operator(self.next.kind)
             && level >= lowest
         {
@@ -150,7 +155,7 @@ impl<'s> Parser<'s> {
             } else {
                 let place = self.advance().start;
                 let right = self.right_operand(level)?;
-                left = self.operator(place, name, vec![left, right])?;
+                left = self.binary(place, name, left, right)?;
             }
         }
         Ok(left)
@@ -172,7 +177,7 @@ impl<'s> Parser<'s> {
     }
 
     /// `a && b && c …` as a balanced tree, as cel-go makes it.
-    fn logical_chain(&mut self, first: IdedExpr, level: u8, name: &str) -> Parsed {
+    fn logical_chain(&mut self, first: Box<IdedExpr>, level: u8, name: &str) -> Parsed {
         let operator = self.next.kind;
         let (mut terms, mut places) = (vec![first], Vec::new());
         while self.next.kind == operator {
@@ -185,7 +190,7 @@ impl<'s> Parser<'s> {
     fn balanced(
         &mut self,
         name: &str,
-        terms: &mut impl Iterator<Item = IdedExpr>,
+        terms: &mut impl Iterator<Item = Box<IdedExpr>>,
         places: &[usize],
     ) -> Parsed {
         let (before, rest) = places.split_at(places.len() / 2);
@@ -194,7 +199,7 @@ impl<'s> Parser<'s> {
         };
         let left = self.balanced(name, terms, before)?;
         let right = self.balanced(name, terms, after)?;
-        self.operator(*place, name, vec![left, right])
+        self.binary(*place, name, left, right)
     }
 
     /// Signs and what they are before.
@@ -225,7 +230,7 @@ impl<'s> Parser<'s> {
         while let Some(sign) = signs.pop() {
             let name =
                 if sign.kind == TokenKind::Symbol("-") { operators::NEGATE } else { operators::LOGICAL_NOT };
-            operand = self.operator(sign.start, name, vec![operand])?;
+            operand = self.operator(sign.start, name, vec![*operand])?;
         }
         Ok(operand)
     }
@@ -236,7 +241,7 @@ impl<'s> Parser<'s> {
     }
 
     /// Fields, calls and indexes behind what was read.
-    fn member_from(&mut self, mut operand: IdedExpr) -> Parsed {
+    fn member_from(&mut self, mut operand: Box<IdedExpr>) -> Parsed {
         loop {
             let place = self.next.start;
             operand = if self.takes(".") {
@@ -245,7 +250,7 @@ impl<'s> Parser<'s> {
                 let name = if self.takes("?") { operators::OPT_INDEX } else { operators::INDEX };
                 let key = self.nested()?;
                 self.expect("]", "expected ']'")?;
-                self.operator(place, name, vec![operand, key])?
+                self.binary(place, name, operand, key)?
             } else if self.is_next("{")
                 && let Some(type_name) = operand.expr.qualified_name()
             {
@@ -257,7 +262,7 @@ impl<'s> Parser<'s> {
     }
 
     /// What is behind the dot at `place`.
-    fn field(&mut self, operand: IdedExpr, place: usize) -> Parsed {
+    fn field(&mut self, operand: Box<IdedExpr>, place: usize) -> Parsed {
         let optional = self.takes("?");
         if !matches!(self.next.kind, TokenKind::Ident | TokenKind::Reserved) {
             return Err(self.unexpected("expected identifier after '.'"));
@@ -265,18 +270,27 @@ impl<'s> Parser<'s> {
         let Token { start, text, .. } = self.advance();
         if optional {
             let field = self.node(start, Expr::Literal(LiteralValue::String(text.to_owned())))?;
-            return self.operator(place, operators::OPT_SELECT, vec![operand, field]);
+            return self.binary(place, operators::OPT_SELECT, operand, field);
         }
         let open = self.next.start;
         if self.takes("(") {
-            return self.member_call(operand, text, open);
+            let arguments = self.arguments()?;
+            return self.member_call(open, operand, text, arguments);
         }
-        let select = SelectExpr { operand: Box::new(operand), field: text.to_owned(), test: false };
-        self.node(place, Expr::Select(select))
+        self.select(place, operand, text)
     }
 
-    fn member_call(&mut self, target: IdedExpr, name: &str, place: usize) -> Parsed {
-        let mut args = self.arguments()?;
+    fn select(&mut self, place: usize, operand: Box<IdedExpr>, field: &str) -> Parsed {
+        self.node(place, Expr::Select(SelectExpr { operand, field: field.to_owned(), test: false }))
+    }
+
+    fn member_call(
+        &mut self,
+        place: usize,
+        target: Box<IdedExpr>,
+        name: &str,
+        mut args: Vec<IdedExpr>,
+    ) -> Parsed {
         if let Some(kind) = macro_kind(name, args.len())
             && let Some(mut body) = args.pop()
         {
@@ -289,19 +303,18 @@ impl<'s> Parser<'s> {
             if name == "filter" {
                 filter = Some(mem::replace(&mut body, first));
             }
-            let made = ComprehensionExpr { kind, range: target, variable, filter, body };
+            let made = ComprehensionExpr { kind, range: *target, variable, filter, body };
             return self.node(place, Expr::Comprehension(Box::new(made)));
         }
-        let (func_name, target) = (name.to_owned(), Some(Box::new(target)));
-        self.node(place, Expr::Call(CallExpr { func_name, target, args }))
+        self.node(place, Expr::Call(CallExpr { func_name: name.to_owned(), target: Some(target), args }))
     }
 
     fn arguments(&mut self) -> Parsed<Vec<IdedExpr>> {
         let mut arguments = Vec::new();
         if !self.is_at_end_of_list(")") {
-            arguments.push(self.nested()?);
+            arguments.push(*self.nested()?);
             while self.takes(",") {
-                arguments.push(self.nested()?);
+                arguments.push(*self.nested()?);
             }
         }
         if self.takes(")") { Ok(arguments) } else { Err(self.mismatched("')'")) }
@@ -319,7 +332,7 @@ impl<'s> Parser<'s> {
             let colon = self.next.start;
             self.expect(":", "expected ':' in struct field")?;
             let id = self.id(colon);
-            fields.push(StructField { id, field, value: self.nested()?, optional });
+            fields.push(StructField { id, field, value: *self.nested()?, optional });
             if !self.takes(",") {
                 break;
             }
@@ -365,7 +378,7 @@ impl<'s> Parser<'s> {
             if self.takes("?") {
                 optional_indices.push(elements.len());
             }
-            elements.push(self.nested()?);
+            elements.push(*self.nested()?);
             if !self.takes(",") {
                 break;
             }
@@ -381,7 +394,7 @@ impl<'s> Parser<'s> {
             let optional = self.takes("?");
             let key = self.nested()?;
             self.expect(":", "expected ':' in map entry")?;
-            entries.push(MapEntry { key, value: self.nested()?, optional });
+            entries.push(MapEntry { key: *key, value: *self.nested()?, optional });
             if !self.takes(",") {
                 break;
             }
@@ -405,7 +418,11 @@ impl<'s> Parser<'s> {
         if !self.takes("(") {
             return self.node(start, Expr::Ident(name));
         }
-        let mut args = self.arguments()?;
+        let arguments = self.arguments()?;
+        self.global_call(place, &name, arguments)
+    }
+
+    fn global_call(&mut self, place: usize, name: &str, mut args: Vec<IdedExpr>) -> Parsed {
         if name == "has" && args.len() == 1 {
             let argument = args.swap_remove(0);
             let Expr::Select(select) = argument.expr else {
@@ -413,7 +430,7 @@ impl<'s> Parser<'s> {
             };
             return self.node(place, Expr::Select(SelectExpr { test: true, ..select }));
         }
-        self.operator(place, &name, args)
+        self.operator(place, name, args)
     }
 
     fn wrong_at(&self, node: &IdedExpr, message: &str) -> SyntaxError {
