@@ -3,10 +3,9 @@
 //! Start with [`Program`]: a [`Scope`] says which names an expression may use, [`Program::compile`] checks and compiles
 //! it, an [`Activation`] binds the names to values, and [`Program::evaluate`] gives a [`Value`].
 //!
-//! The `cel` crate gives the parser and the syntax tree and nothing else. What it parsed is compiled into a
-//! small plan (names resolved to slots, literal regular expressions compiled, macros recognised) and the plan
-//! is run by an evaluator of our own, because the library's evaluator bounds neither depth, nor time, nor
-//! memory, and copies its input. Before that, types are checked as Kubernetes does.
+//! An expression is parsed, its types are checked as Kubernetes does, and it is compiled into a small plan (names
+//! resolved to slots, literal regular expressions compiled) that an evaluator runs. All are our own, because those of
+//! the `cel` crate bound neither depth, nor time, nor memory, and its evaluator copies its input.
 //!
 //! ```text
 //! source ──syntax──▶ tree ──check──▶ tree ──compile──▶ plan ──machine──▶ Value

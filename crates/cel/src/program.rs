@@ -39,14 +39,12 @@ impl Program {
     /// Syntax errors, unknown names and functions, types that do not fit, constants that cannot be converted and
     /// literal patterns that are no regular expressions are errors here.
     pub fn compile(source: &str, scope: &Scope) -> Result<Self, CompileError> {
-        let (plan, uses, result) = syntax::parse(source, |tree| {
-            let checked = check::check(tree, scope.names())?;
-            let (plan, uses) = compiler::compile(tree, scope.names(), checked.overloads, checked.patterns)
-                .map_err(|fault| vec![fault])?;
-            Ok((plan, uses, checked.result))
-        })?;
+        let tree = syntax::parse(source)?;
+        let checked = check::check(&tree.root, scope.names()).map_err(|faults| tree.error(faults))?;
+        let (plan, uses) = compiler::compile(&tree.root, scope.names(), checked.overloads, checked.patterns)
+            .map_err(|fault| tree.error(vec![fault]))?;
         let (source, uses) = (source.to_owned(), Arc::new(uses));
-        Ok(Self { expression: Arc::new(CompiledExpression { source, plan, uses, result }) })
+        Ok(Self { expression: Arc::new(CompiledExpression { source, plan, uses, result: checked.result }) })
     }
 
     /// The type of the result as far as it is known before evaluation.

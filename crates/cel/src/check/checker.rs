@@ -2,11 +2,6 @@
 
 use std::collections::HashMap;
 
-use cel::common::ast::{
-    CallExpr, ComprehensionExpr, EntryExpr, Expr, IdedEntryExpr, IdedExpr, ListExpr, LiteralValue,
-    StructExpr, operators,
-};
-
 use crate::check::cel_type::{FieldLookup, Type};
 use crate::check::faults::{mismatch, undeclared, undefined, unresolved};
 use crate::check::lint::Lint;
@@ -15,13 +10,14 @@ use crate::check::signatures::{Overload, overloads};
 use crate::check::type_names::type_named;
 use crate::check::unification::Bindings;
 use crate::regex::LiteralPatterns;
+use crate::syntax::ast::{CallExpr, Expr, IdedExpr, ListExpr, LiteralValue, MapEntry, StructExpr, operators};
 use crate::syntax::{Fault, FaultKind};
 
 /// Most errors told of one expression.
 const MAX_FAULTS: usize = 100;
 
 /// The overloads of calls, by the calls' numbers, where only one fits the types.
-pub(crate) type Overloads = HashMap<u64, &'static Overload>;
+pub(crate) type Overloads = HashMap<usize, &'static Overload>;
 
 /// What the check found out about a good expression.
 #[derive(Debug)]
@@ -65,15 +61,14 @@ impl<'t> Checker<'t> {
     /// Only dispatches: what it would keep on the stack is multiplied by the depth.
     pub(super) fn check(&mut self, expr: &'t IdedExpr) -> Type {
         match &expr.expr {
-            Expr::Unspecified => self.fault(Fault::new(expr, "incomplete expression")),
             Expr::Literal(literal) => of_literal(literal),
             Expr::Ident(name) => self.identifier(expr, name),
             Expr::Select(select) => self.select(expr, &select.operand, &select.field, select.test),
             Expr::Call(call) => self.call(expr, call),
             Expr::List(list) => self.list(list),
-            Expr::Map(map) => self.map(&map.entries),
+            Expr::Map(entries) => self.map(entries),
             Expr::Struct(made) => self.structure(expr, made),
-            Expr::Comprehension(comprehension) => self.comprehension(comprehension),
+            Expr::Comprehension(comprehension) => self.comprehension(expr, comprehension),
         }
     }
 
@@ -235,7 +230,7 @@ impl<'t> Checker<'t> {
         let Expr::Literal(LiteralValue::String(name)) = &field.expr else {
             return self.fault(Fault::new(field, "unsupported optional field selection"));
         };
-        let found = self.field(expr, operand, name.inner(), true);
+        let found = self.field(expr, operand, name, true);
         self.bindings.resolve(&found)
     }
 
@@ -359,11 +354,10 @@ impl<'t> Checker<'t> {
         }
     }
 
-    fn map(&mut self, entries: &'t [IdedEntryExpr]) -> Type {
+    fn map(&mut self, entries: &'t [MapEntry]) -> Type {
         let mut types = Vec::with_capacity(entries.len());
         let mut joined: Option<(Type, Type)> = None;
         for entry in entries {
-            let EntryExpr::MapEntry(entry) = &entry.expr else { continue };
             let key = self.check(&entry.key);
             let (keys, values) = joined.unzip();
             let keys = self.join(keys, &key);
@@ -394,10 +388,9 @@ impl<'t> Checker<'t> {
                 self.fault(Fault::new(expr, message))
             }
         };
-        for entry in &made.entries {
-            let EntryExpr::StructField(field) = &entry.expr else { continue };
+        for field in &made.fields {
             let (_, value) = self.element(&field.value, field.optional);
-            let fault = |message| Fault { node: entry.id, message, kind: FaultKind::Node };
+            let fault = |message| Fault { node: field.id, message, kind: FaultKind::Node };
             let wanted = match &result {
                 Type::Struct(structure) => structure.field(&field.field),
                 _ if is_type => FieldLookup::Undefined,
@@ -425,23 +418,6 @@ impl<'t> Checker<'t> {
             }
         }
         result
-    }
-
-    fn comprehension(&mut self, comprehension: &'t ComprehensionExpr) -> Type {
-        let range = self.check(&comprehension.iter_range);
-        let gathered = self.check(&comprehension.accu_init);
-        let (item, _) = self.range(&comprehension.iter_range, &range);
-        let length = self.locals.len();
-        self.locals.push((&comprehension.accu_var, gathered.clone()));
-        self.locals.push((&comprehension.iter_var, item));
-        let found = self.check(&comprehension.loop_cond);
-        self.demand(&comprehension.loop_cond, &Type::Bool, &found);
-        let found = self.check(&comprehension.loop_step);
-        self.demand(&comprehension.loop_step, &gathered, &found);
-        self.locals.truncate(length + 1);
-        let result = self.check(&comprehension.result);
-        self.locals.truncate(length);
-        self.bindings.resolve(&result)
     }
 
     /// The types that the variables of a macro over `range` have: those of items or keys, with one variable, and
@@ -473,9 +449,9 @@ impl<'t> Checker<'t> {
     }
 
     /// Checks with more variables around.
-    pub(super) fn within<T, const N: usize>(
+    pub(super) fn within<T>(
         &mut self,
-        locals: [(&'t str, Type); N],
+        locals: impl IntoIterator<Item = (&'t str, Type)>,
         check: impl FnOnce(&mut Self) -> T,
     ) -> T {
         let length = self.locals.len();

@@ -1,8 +1,7 @@
 //! Constants of an expression as values.
 
-use cel::common::ast::LiteralValue;
-
 use crate::meter::Limits;
+use crate::syntax::ast::LiteralValue;
 use crate::value::{Text, Val};
 
 /// What converting one constant may cost.
@@ -11,12 +10,12 @@ pub(crate) const LIMITS: Limits = Limits { cost: 10_000, steps: 10_000, bytes: 6
 pub(crate) fn constant(literal: &LiteralValue) -> Val<'static> {
     match literal {
         LiteralValue::Null => Val::Null,
-        LiteralValue::Boolean(value) => Val::Bool(*value.inner()),
-        LiteralValue::Int(value) => Val::Int(*value.inner()),
-        LiteralValue::UInt(value) => Val::Uint(*value.inner()),
-        LiteralValue::Double(value) => Val::Double(*value.inner()),
-        LiteralValue::String(text) if text.inner().is_empty() => Val::Str(Text::Borrowed("")),
-        LiteralValue::String(text) => Val::Str(Text::Shared(text.inner().into())),
-        LiteralValue::Bytes(bytes) => Val::Bytes(bytes.inner().into()),
+        LiteralValue::Boolean(value) => Val::Bool(*value),
+        LiteralValue::Int(value) => Val::Int(*value),
+        LiteralValue::UInt(value) => Val::Uint(*value),
+        LiteralValue::Double(value) => Val::Double(*value),
+        LiteralValue::String(text) if text.is_empty() => Val::Str(Text::Borrowed("")),
+        LiteralValue::String(text) => Val::Str(Text::Shared(text.as_str().into())),
+        LiteralValue::Bytes(bytes) => Val::Bytes(bytes.as_slice().into()),
     }
 }

@@ -3,7 +3,7 @@
 use crate::check::cel_type::Type;
 use crate::syntax::{Fault, FaultKind};
 
-pub(super) fn mismatch(node: u64, expected: &Type, found: &Type) -> Fault {
+pub(super) fn mismatch(node: usize, expected: &Type, found: &Type) -> Fault {
     let (expected, found) = (expected.message_text(), found.message_text());
     Fault { node, message: format!("expected type '{expected}' but found '{found}'"), kind: FaultKind::Node }
 }

@@ -2,13 +2,12 @@
 
 use std::collections::HashMap;
 
-use cel::common::ast::{EntryExpr, Expr, IdedExpr};
-
 use crate::check::cel_type::Type;
 use crate::syntax::Fault;
+use crate::syntax::ast::{Expr, IdedExpr};
 
 /// Types of the parts of literals, by node.
-type Types = HashMap<u64, Type>;
+type Types = HashMap<usize, Type>;
 
 /// What is wrong with the clauses, or with how many arguments there are.
 pub(super) fn check(expr: &IdedExpr, text: &str, arguments: &[IdedExpr], types: &Types) -> Option<Fault> {
@@ -118,14 +117,7 @@ fn unprintable(argument: &IdedExpr, types: &Types) -> Option<Fault> {
         }
         let mut inner: Vec<&IdedExpr> = match &part.expr {
             Expr::List(list) => list.elements.iter().collect(),
-            Expr::Map(map) => map
-                .entries
-                .iter()
-                .flat_map(|entry| match &entry.expr {
-                    EntryExpr::MapEntry(entry) => vec![&entry.key, &entry.value],
-                    EntryExpr::StructField(_) => Vec::new(),
-                })
-                .collect(),
+            Expr::Map(entries) => entries.iter().flat_map(|entry| [&entry.key, &entry.value]).collect(),
             _ => Vec::new(),
         };
         inner.reverse();

@@ -5,8 +5,6 @@
 
 use std::collections::HashMap;
 
-use cel::common::ast::{CallExpr, EntryExpr, Expr, IdedEntryExpr, IdedExpr, LiteralValue};
-
 use crate::check::cel_type::Type;
 use crate::check::constants::{LIMITS, constant};
 use crate::check::faults::mismatch;
@@ -16,6 +14,7 @@ use crate::library;
 use crate::meter::Meter;
 use crate::regex::{LiteralError, LiteralPatterns};
 use crate::syntax::Fault;
+use crate::syntax::ast::{CallExpr, Expr, IdedExpr, LiteralValue, MapEntry};
 
 /// What is to be looked at once all types are known.
 #[derive(Debug, Default)]
@@ -31,7 +30,7 @@ pub(super) struct Lint<'t> {
 #[derive(Debug)]
 struct Literal {
     /// Nodes of the elements with their types, or in turn those of keys and values.
-    parts: Vec<(u64, Type)>,
+    parts: Vec<(usize, Type)>,
     map: bool,
     /// Inside a call of `format`, where types may be mixed.
     formatted: bool,
@@ -45,13 +44,12 @@ impl<'t> Lint<'t> {
         }
     }
 
-    pub(super) fn map(&mut self, entries: &[IdedEntryExpr], types: Vec<(Type, Type)>) {
+    pub(super) fn map(&mut self, entries: &[MapEntry], types: Vec<(Type, Type)>) {
         if types.len() > 1 || self.formats() {
-            let parts = entries.iter().zip(types).flat_map(|(entry, (key, value))| match &entry.expr {
-                EntryExpr::MapEntry(entry) => vec![(entry.key.id, key), (entry.value.id, value)],
-                EntryExpr::StructField(_) => Vec::new(),
-            });
-            let parts = parts.collect();
+            let parts = entries.iter().zip(types);
+            let parts = parts
+                .flat_map(|(entry, (key, value))| [(entry.key.id, key), (entry.value.id, value)])
+                .collect();
             self.literals.push(Literal { parts, map: true, formatted: self.formats() });
         }
     }
@@ -88,7 +86,7 @@ impl<'t> Lint<'t> {
         }
         let mut types = HashMap::new();
         for literal in self.literals {
-            let parts: Vec<(u64, Type)> =
+            let parts: Vec<(usize, Type)> =
                 literal.parts.iter().map(|(node, found)| (*node, bindings.settle(found))).collect();
             if literal.formatted {
                 types.extend(parts);
@@ -102,7 +100,7 @@ impl<'t> Lint<'t> {
             if let (Some(Expr::Literal(LiteralValue::String(text))), Expr::List(list)) =
                 (call.target.as_deref().map(|target| &target.expr), &arguments.expr)
             {
-                faults.extend(format_clauses::check(expr, text.inner(), &list.elements, &types));
+                faults.extend(format_clauses::check(expr, text, &list.elements, &types));
             }
         }
         patterns
@@ -110,14 +108,14 @@ impl<'t> Lint<'t> {
 }
 
 /// The first element whose type is not that of the first.
-fn mixed_list(parts: &[(u64, Type)], bindings: &mut Bindings, faults: &mut Vec<Fault>) {
+fn mixed_list(parts: &[(usize, Type)], bindings: &mut Bindings, faults: &mut Vec<Fault>) {
     let Some(((_, wanted), others)) = parts.split_first() else { return };
     let other = others.iter().find(|(_, found)| !bindings.same(wanted, found, 0));
     faults.extend(other.map(|(node, found)| mismatch(*node, wanted, found)));
 }
 
 /// Every key and value whose type is not that of the first.
-fn mixed_map(parts: &[(u64, Type)], bindings: &mut Bindings, faults: &mut Vec<Fault>) {
+fn mixed_map(parts: &[(usize, Type)], bindings: &mut Bindings, faults: &mut Vec<Fault>) {
     let [(_, key), (_, value), others @ ..] = parts else { return };
     for (index, (node, found)) in others.iter().enumerate() {
         let wanted = if index % 2 == 0 { key } else { value };
@@ -129,7 +127,7 @@ fn mixed_map(parts: &[(u64, Type)], bindings: &mut Bindings, faults: &mut Vec<Fa
 
 fn pattern(argument: &IdedExpr, patterns: &mut LiteralPatterns, faults: &mut Vec<Fault>) {
     let Expr::Literal(LiteralValue::String(text)) = &argument.expr else { return };
-    match patterns.get(text.inner()) {
+    match patterns.get(text) {
         Ok(_) => {}
         Err(LiteralError::Invalid(_)) => faults.push(Fault::new(argument, "invalid matches argument")),
         Err(error @ LiteralError::TooMany) => faults.push(Fault::new(argument, error.to_string())),

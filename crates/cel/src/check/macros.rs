@@ -1,12 +1,12 @@
-//! The macros that the parser leaves as they are written. Each is checked as what it stands for, so that
-//! messages are those of the expansion: `sortBy` asks for an overload of `@sortByAssociatedKeys`.
+//! Each macro is checked as what it stands for, so that messages are those of the expansion: `sortBy` asks for an
+//! overload of `@sortByAssociatedKeys`.
 
-use cel::common::ast::{CallExpr, Expr, IdedExpr, operators};
+use std::iter;
 
 use crate::check::cel_type::Type;
 use crate::check::checker::Checker;
-use crate::check::macro_kind::Kind;
 use crate::syntax::Fault;
+use crate::syntax::ast::{CallExpr, ComprehensionExpr, Expr, IdedExpr, Kind, operators};
 
 /// Inserts an entry, or the entries of a map, into the map that a macro makes.
 const MAP_INSERT: &str = "cel.@mapInsert";
@@ -124,6 +124,24 @@ impl<'t> Checker<'t> {
             let [_, variable] = variables;
             self.fault(Fault::of_macro(variable, format!("duplicate variable name: {first}")));
         }
+        self.fold(expr, target, kind, &[first, second], filter, body)
+    }
+
+    /// A macro of one variable, which the parser recognised.
+    pub(super) fn comprehension(&mut self, expr: &'t IdedExpr, made: &'t ComprehensionExpr) -> Type {
+        let ComprehensionExpr { kind, range, variable, filter, body } = made;
+        self.fold(expr, range, *kind, &[variable], filter.as_ref(), body)
+    }
+
+    fn fold(
+        &mut self,
+        expr: &'t IdedExpr,
+        target: &'t IdedExpr,
+        kind: Kind,
+        variables: &[&'t str],
+        filter: Option<&'t IdedExpr>,
+        body: &'t IdedExpr,
+    ) -> Type {
         let range = self.check(target);
         let gathered = match kind {
             Kind::All | Kind::Exists => Type::Bool,
@@ -134,8 +152,10 @@ impl<'t> Checker<'t> {
                 Type::map(Type::Variable(variable), Type::Variable(variable + 1))
             }
         };
-        let (_, (key, value)) = self.range(target, &range);
-        let locals = [("@result", gathered.clone()), (first, key.clone()), (second, value)];
+        let (item, (key, value)) = self.range(target, &range);
+        let types = if variables.len() == 1 { vec![item] } else { vec![key.clone(), value] };
+        let locals = variables.iter().copied().zip(types);
+        let locals = iter::once(("@result", gathered.clone())).chain(locals);
         let (filtered, found) = self.within(locals, |checker| {
             let filtered = filter.map(|filter| checker.check(filter));
             (filtered, checker.check(body))
@@ -148,6 +168,7 @@ impl<'t> Checker<'t> {
                 Type::Bool
             }
             Kind::ExistsOne => {
+                self.resolve_named(expr, operators::ADD, &[Type::Int, Type::Int], false);
                 self.resolve_named(expr, operators::CONDITIONAL, &[found, Type::Int, Type::Int], false)
             }
             Kind::List | Kind::Sorted => {
@@ -162,6 +183,9 @@ impl<'t> Checker<'t> {
             step = self.resolve_named(expr, operators::CONDITIONAL, &arguments, false);
         }
         self.demand(expr, &gathered, &step);
-        if kind == Kind::ExistsOne { Type::Bool } else { self.bindings.resolve(&gathered) }
+        if kind == Kind::ExistsOne {
+            return self.resolve_named(expr, operators::EQUALS, &[gathered, Type::Int], false);
+        }
+        self.bindings.resolve(&gathered)
     }
 }

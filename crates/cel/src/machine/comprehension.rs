@@ -2,7 +2,6 @@
 
 use sallyport_document::{Entries, Items};
 
-use crate::check::Kind;
 use crate::cost::{LIST, UNIT};
 use crate::error::EvalError;
 use crate::library::lists;
@@ -10,6 +9,7 @@ use crate::machine::state::Machine;
 use crate::meter::Meter;
 use crate::plan::price::Price;
 use crate::plan::{Comprehension, Node};
+use crate::syntax::ast::Kind;
 use crate::value::{Key, Outcome, Text, Val};
 
 /// Entries of an object whose keys are sorted each time they are gone through, at most.

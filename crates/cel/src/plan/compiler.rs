@@ -1,17 +1,10 @@
 //! From the syntax tree to a plan: names become slots, macros become steps, literal patterns are compiled.
-//!
-//! The parser expands the standard macros into general loops. Here the loops are recognised again, since all
-//! that can come out of the parser are these few, and a step that knows it is an `all` runs many times faster.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use cel::common::ast::{
-    CallExpr, ComprehensionExpr, EntryExpr, Expr, IdedEntryExpr, IdedExpr, ListExpr, LiteralValue, operators,
-};
-
 use crate::check::{
-    Kind, LIMITS, Names, Overload, Overloads, QUALIFIERS, Type, VARIABLES, constant, qualified, type_named,
+    LIMITS, Names, Overload, Overloads, QUALIFIERS, Type, VARIABLES, constant, qualified, type_named,
 };
 use crate::cost::UNIT;
 use crate::library::lists;
@@ -20,6 +13,9 @@ use crate::meter::Meter;
 use crate::plan::node::{Comprehension, Element, Entry, Field, Node};
 use crate::plan::price::{self, Price};
 use crate::regex::LiteralPatterns;
+use crate::syntax::ast::{
+    CallExpr, Expr, IdedExpr, Kind, ListExpr, LiteralValue, MapEntry, StructField, operators,
+};
 use crate::syntax::{Fault, FaultKind};
 use crate::value::{Key, Operator, Val};
 
@@ -55,15 +51,16 @@ struct Compiler<'s> {
 impl Compiler<'_> {
     fn node(&mut self, expr: &IdedExpr) -> Compiled {
         match &expr.expr {
-            Expr::Unspecified => Err(Fault::new(expr, "incomplete expression")),
             Expr::Literal(literal) => Ok(Node::Constant(constant(literal))),
             Expr::Ident(name) => self.identifier(expr, name),
             Expr::Select(select) => self.select(expr, &select.operand, &select.field, select.test),
             Expr::Call(call) => self.call(expr, call),
             Expr::List(list) => self.list(list),
-            Expr::Map(map) => self.map(expr, &map.entries),
-            Expr::Struct(made) => self.structure(expr, &made.type_name, &made.entries),
-            Expr::Comprehension(comprehension) => self.expanded(expr, comprehension),
+            Expr::Map(entries) => self.map(entries),
+            Expr::Struct(made) => self.structure(expr, &made.type_name, &made.fields),
+            Expr::Comprehension(made) => {
+                self.loop_with(&made.range, made.kind, &[&made.variable], made.filter.as_ref(), &made.body)
+            }
         }
     }
 
@@ -155,7 +152,7 @@ impl Compiler<'_> {
     fn global_call(&mut self, expr: &IdedExpr, name: &str, arguments: &[IdedExpr]) -> Compiled {
         let operator = match name {
             operators::ADD => Operator::Add,
-            operators::SUBSTRACT => Operator::Subtract,
+            operators::SUBTRACT => Operator::Subtract,
             operators::MULTIPLY => Operator::Multiply,
             operators::DIVIDE => Operator::Divide,
             operators::MODULO => Operator::Modulo,
@@ -199,7 +196,7 @@ impl Compiler<'_> {
             (operators::OPT_INDEX, [operand, key]) => Node::OptionalIndex(self.indexed(operand, key)?),
             (operators::OPT_SELECT, [operand, field]) => match &field.expr {
                 Expr::Literal(LiteralValue::String(field)) => {
-                    Node::OptionalSelect(Box::new(self.node(operand)?.looked_into()), field.inner().into())
+                    Node::OptionalSelect(Box::new(self.node(operand)?.looked_into()), field.as_str().into())
                 }
                 _ => return Err(Fault::new(field, "unsupported optional field selection")),
             },
@@ -334,12 +331,9 @@ impl Compiler<'_> {
         })
     }
 
-    fn map(&mut self, expr: &IdedExpr, literal: &[IdedEntryExpr]) -> Compiled {
+    fn map(&mut self, literal: &[MapEntry]) -> Compiled {
         let mut entries = Vec::with_capacity(literal.len());
         for entry in literal {
-            let EntryExpr::MapEntry(entry) = &entry.expr else {
-                return Err(Fault::new(expr, "unexpected entry in a map"));
-            };
             let (key, value) = (self.node(&entry.key)?, self.node(&entry.value)?);
             entries.push(Entry { key, value, optional: entry.optional });
         }
@@ -360,18 +354,15 @@ impl Compiler<'_> {
     }
 
     /// `Object{…}` with the types below it, and `JSONPatch{…}`.
-    fn structure(&mut self, expr: &IdedExpr, type_name: &str, literal: &[IdedEntryExpr]) -> Compiled {
+    fn structure(&mut self, expr: &IdedExpr, type_name: &str, literal: &[StructField]) -> Compiled {
         let type_name = type_name.strip_prefix('.').unwrap_or(type_name);
         let is_patch = type_name == "JSONPatch";
         if !is_patch_type(type_name) {
             return Err(Fault::new(expr, format!("undeclared reference to '{type_name}' (in container '')")));
         }
         let mut fields: Vec<Field> = Vec::with_capacity(literal.len());
-        for entry in literal {
-            let EntryExpr::StructField(field) = &entry.expr else {
-                return Err(Fault::new(expr, "unexpected entry in a struct"));
-            };
-            let fault = |message| Fault { node: entry.id, message, kind: FaultKind::Node };
+        for field in literal {
+            let fault = |message| Fault { node: field.id, message, kind: FaultKind::Node };
             if is_patch && !matches!(field.field.as_str(), "op" | "from" | "path" | "value") {
                 return Err(fault(format!("undefined field '{}'", field.field)));
             }
@@ -382,26 +373,6 @@ impl Compiler<'_> {
             fields.push(Field { name: field.field.as_str().into(), value, optional: field.optional });
         }
         Ok(Node::Struct(type_name.into(), fields))
-    }
-
-    /// A standard macro, as the parser expanded it. What it starts from tells which it was.
-    fn expanded(&mut self, expr: &IdedExpr, loop_: &ComprehensionExpr) -> Compiled {
-        let unknown = || Fault::new(expr, "unsupported macro");
-        let Expr::Call(step) = &loop_.loop_step.expr else { return Err(unknown()) };
-        let (kind, filter, body) = match (&loop_.accu_init.expr, step.args.as_slice()) {
-            (Expr::Literal(LiteralValue::Boolean(all)), [_, predicate]) => {
-                (if *all.inner() { Kind::All } else { Kind::Exists }, None, predicate)
-            }
-            (Expr::Literal(LiteralValue::Int(_)), [predicate, _, _]) => (Kind::ExistsOne, None, predicate),
-            (Expr::List(_), [_, added]) => (Kind::List, None, only_item(added).ok_or_else(unknown)?),
-            (Expr::List(_), [filter, add, _]) => {
-                let Expr::Call(add) = &add.expr else { return Err(unknown()) };
-                let added = add.args.get(1).and_then(only_item).ok_or_else(unknown)?;
-                (Kind::List, Some(filter), added)
-            }
-            _ => return Err(unknown()),
-        };
-        self.loop_with(&loop_.iter_range, kind, &[loop_.iter_var.as_str()], filter, body)
     }
 
     fn loop_over(
@@ -491,13 +462,5 @@ fn variable_name(expr: &IdedExpr) -> Compiled<&str> {
     match &expr.expr {
         Expr::Ident(name) if !name.starts_with('.') => Ok(name),
         _ => Err(Fault::new(expr, "argument must be a simple name")),
-    }
-}
-
-/// `x` of `[x]`, which is how the parser writes what a macro collects.
-fn only_item(list: &IdedExpr) -> Option<&IdedExpr> {
-    match &list.expr {
-        Expr::List(list) => list.elements.first(),
-        _ => None,
     }
 }

@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 
-use crate::check::{Kind, Slot};
+use crate::check::Slot;
 use crate::cost::UNIT;
 use crate::library::{Function, PatternUse};
 use crate::plan::price::Price;
 use crate::regex::Pattern;
+use crate::syntax::ast::Kind;
 use crate::value::{Operator, Val};
 
 /// One step of a plan. Its depth is that of the syntax tree, which is bounded.
