@@ -8,7 +8,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use futures::{FutureExt as _, StreamExt as _};
-use sallyport_review::Review;
+use sallyport_admission::Review;
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 use std::io::{self, BufRead, BufWriter, Read as _, Write as _};

@@ -2,7 +2,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use sallyport_review::{Answer, Review};
+use sallyport_admission::{Answer, Review};
 
 fuzz_target!(|body: &[u8]| {
     let Ok(review) = Review::parse(body) else { return };

@@ -3,11 +3,11 @@
 use crate::door::Door;
 use crate::policies::Policies;
 use anyhow::Context as _;
+use sallyport_admission::envelope;
 use sallyport_policy::{
     Authorizer, AuthorizerTable, GroupVersionKind, GroupVersionResource, Operation, Outcome, Request, Review,
     Status, Unconnected, UserInfo,
 };
-use sallyport_review::envelope;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

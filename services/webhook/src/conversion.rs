@@ -4,9 +4,9 @@
 
 use crate::door::Door;
 use bytes::Bytes;
+use sallyport_admission::envelope::{GroupVersionKind, GroupVersionResource};
+use sallyport_admission::{Answer, Cause, Operation, Review, Status, UserInfo};
 use sallyport_proto::v1alpha1 as proto;
-use sallyport_review::envelope::{GroupVersionKind, GroupVersionResource};
-use sallyport_review::{Answer, Cause, Operation, Review, Status, UserInfo};
 use serde_json::value::RawValue;
 
 /// The call's message for a review that was read from `body`.

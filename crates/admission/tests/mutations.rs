@@ -2,7 +2,7 @@
 //! every test run. Nothing may panic, overflow or run on.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-use sallyport_review::{Answer, Patch, Review};
+use sallyport_admission::{Answer, Patch, Review};
 use serde_json::Value;
 use serde_json::value::RawValue;
 use std::path::Path;

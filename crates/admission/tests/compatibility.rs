@@ -3,7 +3,7 @@
 
 use kube::core::DynamicObject;
 use kube::core::admission::AdmissionReview;
-use sallyport_review::{Answer, ApiVersion, Cause, Operation, Review, Status};
+use sallyport_admission::{Answer, ApiVersion, Cause, Operation, Review, Status};
 use serde_json::{Value, json};
 
 fn review(version: &str) -> Value {

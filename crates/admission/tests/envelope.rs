@@ -1,7 +1,7 @@
 //! The *Envelope* rows of the edge-case matrix that concern parsing, and C-10…C-12, C-22, G-05.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-use sallyport_review::{Answer, ApiVersion, EnvelopeError, Operation, Review};
+use sallyport_admission::{Answer, ApiVersion, EnvelopeError, Operation, Review};
 use serde_json::{Value, json};
 
 const HEAD: &str = r#""apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview""#;
