@@ -16,6 +16,7 @@
 pub mod annotations;
 pub mod answer;
 pub mod envelope;
+mod node;
 mod object;
 pub mod patch;
 mod scan;
