@@ -109,7 +109,7 @@ async fn answer_line(
     };
     // The front's own check, made here so that the others are not kept waiting for it.
     let (uid, api_version) = match Review::parse(&body) {
-        Ok(review) => (review.uid.into_owned(), review.api_version),
+        Ok(review) => (review.request.uid.into_owned(), review.api_version),
         Err(fault) => return error(Some(400), &fault.to_string()),
     };
     let outcome = reviewer.review(body, None).await;

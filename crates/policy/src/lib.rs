@@ -61,7 +61,7 @@ pub use error::{DefinitionError, explain};
 pub use mutation::{MutationSet, Mutations};
 pub use namespaces::Namespaces;
 pub use objects::{ObjectProblem, Objects};
-pub use outcome::{Cause, Outcome, PolicyResult, PolicyState, PolicyStatus, ResultKind, Status};
+pub use outcome::{Answer, Cause, Outcome, PolicyResult, PolicyState, PolicyStatus, ResultKind, Status};
 pub use request::{GroupVersionKind, GroupVersionResource, Operation, Request, Review, UserInfo};
 pub use sallyport_api::FailurePolicy;
 pub use sallyport_cel::{

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+pub use sallyport_admission::{Answer, Cause, Status};
 use sallyport_api::FailurePolicy;
 
 use crate::error::PolicyError;
@@ -19,42 +20,11 @@ const MAX_CAUSES: usize = 256;
 /// What a set of policies decided about a review.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Outcome {
-    /// Whether the request may go on.
-    pub allowed: bool,
-    /// Why not; set if and only if the request is refused.
-    pub status: Option<Status>,
-    /// Shown to the client.
-    pub warnings: Vec<String>,
-    /// For the audit log; the keys are valid as the name part of a qualified name.
-    pub audit_annotations: BTreeMap<String, String>,
-    /// JSON text of an RFC 6902 array; `None` where nothing changes or the request is refused.
-    pub patch: Option<Vec<u8>>,
+    /// The answer. It has a status if and only if the request is refused, and a patch only if it is not; the keys
+    /// of its audit annotations are valid.
+    pub answer: Answer,
     /// One entry for each policy that matched, in the order of the names.
     pub results: Vec<PolicyResult>,
-}
-
-/// Why a request is refused.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Status {
-    /// HTTP status, 400 to 599.
-    pub code: u16,
-    /// Machine-readable reason, such as `Forbidden`.
-    pub reason: String,
-    /// For people.
-    pub message: String,
-    /// The single offenders, where the policy tells them apart.
-    pub causes: Vec<Cause>,
-}
-
-/// One offender.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Cause {
-    /// Machine-readable, such as `FieldValueForbidden`.
-    pub reason: String,
-    /// For people.
-    pub message: String,
-    /// Path of the field, such as `spec.containers[0].env`; may be empty.
-    pub field: String,
 }
 
 /// What one policy did with a review.
@@ -259,14 +229,14 @@ impl Gathering {
             message: join(&self.messages, MAX_MESSAGE_BYTES),
             causes: self.causes,
         });
-        Outcome {
+        let answer = Answer {
             allowed,
             status,
             warnings: self.warnings,
             audit_annotations: self.audit_annotations,
-            patch: patch.filter(|_| allowed),
-            results: self.results,
-        }
+            patch: patch.filter(|_| allowed).unwrap_or_default(),
+        };
+        Outcome { answer, results: self.results }
     }
 }
 

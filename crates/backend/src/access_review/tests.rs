@@ -325,7 +325,7 @@ async fn expressions_get_the_api_servers_answers() {
             for size in [0, LARGE + 1] {
                 let spec = json!({"validations": [{"expression": expression}]});
                 let (outcome, count) = decide::<ValidationSet>("ValidationPolicy", &[spec], user, size).await;
-                assert_eq!(outcome.allowed, expected, "{user}: {expression}: {:?}", outcome.status);
+                assert_eq!(outcome.answer.allowed, expected, "{user}: {expression}: {:?}", outcome.answer.status);
                 // A service account's first name is not `ann`, and `||` asks on when the first says no.
                 let asked = if user == "ann" && expression.contains("||") { asked.min(1) } else { asked };
                 assert_eq!(count, asked, "{user}: {expression}");
@@ -348,7 +348,7 @@ async fn questions_themselves_are_reviewed_without_asking() {
         format!("!{check}.allowed() && {check}.error().startsWith('no authorizer is connected')");
     let spec = json!({"validations": [{"expression": expression}]});
     let (outcome, count) = decide_about::<ValidationSet>("ValidationPolicy", &[spec], message).await;
-    assert!(outcome.allowed && count == 0, "{outcome:?}");
+    assert!(outcome.answer.allowed && count == 0, "{outcome:?}");
 }
 
 /// Wherever in a policy a question is asked, and however many ask it.
@@ -400,7 +400,7 @@ async fn every_field_of_a_policy_may_ask() {
     for (field, spec, asked) in rows {
         let specs = [spec.clone(), spec];
         let (outcome, count) = decide::<ValidationSet>("ValidationPolicy", &specs, "ann", 0).await;
-        let message = outcome.status.unwrap().message;
+        let message = outcome.answer.status.unwrap().message;
         assert!(
             message.contains("no (policy policy-00)") && message.contains("no (policy policy-01)"),
             "{field}: {message}"
@@ -421,7 +421,7 @@ async fn a_request_asks_so_many_questions_and_no_more() {
         .collect();
     let (outcome, count) = decide::<ValidationSet>("ValidationPolicy", &specs, "ann", 0).await;
     assert_eq!(count, 64);
-    let message = outcome.status.unwrap().message;
+    let message = outcome.answer.status.unwrap().message;
     assert!(message.contains("more than 64 different questions"), "{message}");
     assert!(message.contains("policy-64") && !message.contains("policy-63)"), "{message}");
 }
@@ -445,7 +445,7 @@ async fn mutations_ask_about_what_mutations_made() {
     ];
     for (user, answer, size) in [("ann", "true", 0), ("bob", "false", 0), ("ann", "true", LARGE + 1)] {
         let (outcome, count) = decide::<MutationSet>("MutationPolicy", &specs, user, size).await;
-        let patch: Value = serde_json::from_slice(&outcome.patch.unwrap()).unwrap();
+        let patch: Value = serde_json::from_slice(&outcome.answer.patch).unwrap();
         let expected = json!({"first": answer, "second": answer, "third": "errored"});
         assert_eq!(patch[0]["value"], expected, "{user}");
         // `x`, what the first said, what the third asks; the reinvoked one asks what the second did.
