@@ -8,6 +8,7 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
+use sallyport_admission::UserInfo;
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{Error as _, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
@@ -46,35 +47,11 @@ pub(crate) const FUNCTIONS: &[Function] = &[
     }),
 ];
 
-/// Who asks.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct User {
-    /// The name, such as `system:serviceaccount:shop:checkout`.
-    pub name: String,
-    /// The unique id, if there is one.
-    pub uid: String,
-    /// The groups.
-    pub groups: Vec<String>,
-    /// What authenticators add.
-    pub extra: Vec<(String, Vec<String>)>,
-}
-
-impl User {
-    /// The user that a service account is.
-    fn service_account(namespace: &str, name: &str) -> Self {
-        Self {
-            name: format!("system:serviceaccount:{namespace}:{name}"),
-            groups: vec!["system:serviceaccounts".to_owned(), format!("system:serviceaccounts:{namespace}")],
-            ..Self::default()
-        }
-    }
-}
-
 /// What is asked: about a resource, or about a path. What is empty was not given.
 #[derive(Clone, Debug)]
 pub struct Attributes<'q> {
     /// Who asks.
-    pub user: &'q User,
+    pub user: &'q UserInfo,
     /// A verb of the API, or of HTTP for a path.
     pub verb: &'q str,
     /// About what.
@@ -271,7 +248,7 @@ impl AuthorizerRule {
             Target::Resource(resource) => ("", resource),
         };
         [
-            (&self.user, attributes.user.name.as_str()),
+            (&self.user, attributes.user.username.as_str()),
             (&self.verb, attributes.verb),
             (&self.group, &resource.group),
             (&self.resource, &resource.resource),
@@ -321,7 +298,7 @@ impl Authorization<'_> {
 #[derive(Clone, Debug)]
 pub(crate) struct Caller<'a> {
     pub(crate) authorizer: &'a dyn Authorizer,
-    pub(crate) user: Arc<User>,
+    pub(crate) user: Arc<UserInfo>,
 }
 
 fn value(authorization: Authorization<'_>) -> Val<'_> {
@@ -383,7 +360,7 @@ fn service_account<'a>(meter: &Meter, arguments: &[Val<'a>]) -> Outcome<'a> {
     if !named_formats::is_of("dns1123Label", namespace) {
         return Err(EvalError::Authorization("Invalid service account namespace"));
     }
-    let user = Arc::new(User::service_account(namespace, name));
+    let user = Arc::new(UserInfo::service_account(namespace, name));
     Ok(value(Authorization::Authorizer(Caller { authorizer: caller.authorizer, user })))
 }
 

@@ -57,9 +57,7 @@ mod versions;
 mod view;
 
 pub use activation::Activation;
-pub use authorizer::{
-    Attributes, Authorizer, AuthorizerRule, AuthorizerTable, Decision, Resource, Target, User,
-};
+pub use authorizer::{Attributes, Authorizer, AuthorizerRule, AuthorizerTable, Decision, Resource, Target};
 pub use check::{Structure, Type};
 pub use error::{CompileError, EvalError, Mismatch, Problem, Refusal, Unconvertible};
 pub use meter::{Budget, Limits};

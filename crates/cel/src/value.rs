@@ -6,11 +6,12 @@ use std::net::IpAddr;
 use std::ops::Deref;
 use std::sync::Arc;
 
+use sallyport_admission::UserInfo;
 use sallyport_document::{Array, Content, Document, Items, Node, Object};
 use serde_json::Value as Json;
 use time::OffsetDateTime;
 
-use crate::authorizer::{Authorization, Authorizer, Caller, Resource, User};
+use crate::authorizer::{Authorization, Authorizer, Caller, Resource};
 use crate::error::EvalError;
 use crate::meter::{Limits, Meter};
 use crate::named_formats::NamedFormat;
@@ -64,13 +65,17 @@ impl<'a> Value<'a> {
     }
 
     /// The `authorizer` of a user's request.
-    pub fn authorizer(authorizer: &'a dyn Authorizer, user: Arc<User>) -> Self {
+    pub fn authorizer(authorizer: &'a dyn Authorizer, user: Arc<UserInfo>) -> Self {
         let caller = Caller { authorizer, user };
         Self(Val::Authorization(Arc::new(Authorization::Authorizer(caller))))
     }
 
     /// The `authorizer.requestResource` of a user's request: the check of what the request is about.
-    pub fn resource_authorizer(authorizer: &'a dyn Authorizer, user: Arc<User>, resource: Resource) -> Self {
+    pub fn resource_authorizer(
+        authorizer: &'a dyn Authorizer,
+        user: Arc<UserInfo>,
+        resource: Resource,
+    ) -> Self {
         let caller = Caller { authorizer, user };
         Self(Val::Authorization(Arc::new(Authorization::Resource(caller, resource))))
     }

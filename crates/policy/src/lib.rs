@@ -65,6 +65,6 @@ pub use outcome::{Answer, Cause, Outcome, PolicyResult, PolicyState, PolicyStatu
 pub use request::{GroupVersionKind, GroupVersionResource, Operation, Request, Review, UserInfo};
 pub use sallyport_api::FailurePolicy;
 pub use sallyport_cel::{
-    Attributes, Authorizer, AuthorizerRule, AuthorizerTable, Decision, Resource, Target, User,
+    Attributes, Authorizer, AuthorizerRule, AuthorizerTable, Decision, Resource, Target,
 };
 pub use validation::{ValidationSet, Validations};

@@ -8,8 +8,8 @@ use std::time::Duration;
 use k8s_openapi::api::authorization::v1::{SubjectAccessReviewSpec, SubjectAccessReviewStatus};
 use kube::core::Status;
 use parking_lot::Mutex;
-use sallyport_policy::{Decision, MutationSet, Outcome, Resource, User, ValidationSet};
-use sallyport_proto::v1alpha1::{GroupVersionKind, GroupVersionResource, Operation, ReviewRequest, UserInfo};
+use sallyport_policy::{Decision, MutationSet, Outcome, Resource, UserInfo, ValidationSet};
+use sallyport_proto::v1alpha1::{self, GroupVersionKind, GroupVersionResource, Operation, ReviewRequest};
 use sallyport_sources::Directory;
 use serde_json::{Value, json};
 use tokio::time::Instant;
@@ -57,8 +57,8 @@ impl Ask for Clerk {
                 "forbidden" => Err(failure(403)),
                 "panics" => panic!("a defect"),
                 _ => {
-                    let allowed = check.user.name == "ann";
-                    let reason = Some(format!("because of {}", check.user.name));
+                    let allowed = check.user.username == "ann";
+                    let reason = Some(format!("because of {}", check.user.username));
                     Ok(SubjectAccessReviewStatus { allowed, reason, ..SubjectAccessReviewStatus::default() })
                 }
             }
@@ -72,7 +72,7 @@ fn access_reviews(clerk: &Clerk) -> AccessReviews {
 
 fn check(user: &str, name: &str) -> Check {
     Check {
-        user: Arc::new(User { name: user.to_owned(), ..User::default() }),
+        user: Arc::new(UserInfo { username: user.to_owned(), ..UserInfo::default() }),
         verb: "get".to_owned(),
         subject: Subject::Resource(Resource { name: name.to_owned(), ..Resource::default() }),
     }
@@ -99,11 +99,11 @@ async fn reviews_that_wait_are_bounded_and_the_others_questions_are_errors() {
 
 #[test]
 fn a_question_is_a_subject_access_review() {
-    let user = User {
-        name: "ann".into(),
+    let user = UserInfo {
+        username: "ann".into(),
         uid: "1".into(),
         groups: vec!["a".into(), "b".into()],
-        extra: vec![("scopes".into(), vec!["x".into()])],
+        extra: [("scopes".into(), vec!["x".into()])].into(),
     };
     let resource = Resource {
         group: "apps".into(),
@@ -114,7 +114,7 @@ fn a_question_is_a_subject_access_review() {
         field_selector: "a=b".into(),
         label_selector: "c in (d)".into(),
     };
-    let spec = |user: User, subject| {
+    let spec = |user: UserInfo, subject| {
         let check = Check { user: Arc::new(user), verb: "patch".into(), subject };
         serde_json::to_value(question(&check).spec).unwrap()
     };
@@ -129,7 +129,7 @@ fn a_question_is_a_subject_access_review() {
     assert_eq!(spec(user, Subject::Resource(resource)), expected);
     let pods = Resource { resource: "pods".into(), ..Resource::default() };
     let expected = json!({"user": "ann", "resourceAttributes": {"resource": "pods", "verb": "patch"}});
-    let ann = User { name: "ann".into(), ..User::default() };
+    let ann = UserInfo { username: "ann".into(), ..UserInfo::default() };
     assert_eq!(spec(ann.clone(), Subject::Resource(pods)), expected);
     let expected = json!({"user": "ann", "nonResourceAttributes": {"path": "/healthz", "verb": "patch"}});
     assert_eq!(spec(ann, Subject::Path("/healthz".into())), expected);
@@ -252,7 +252,7 @@ fn message(user: &str, size: usize) -> ReviewRequest {
         operation: Operation::Create.into(),
         name: "x".into(),
         namespace: "shop".into(),
-        user_info: Some(UserInfo { username: user.into(), ..UserInfo::default() }),
+        user_info: Some(v1alpha1::UserInfo { username: user.into(), ..v1alpha1::UserInfo::default() }),
         object: object.to_string().into(),
         ..ReviewRequest::default()
     }
@@ -325,7 +325,11 @@ async fn expressions_get_the_api_servers_answers() {
             for size in [0, LARGE + 1] {
                 let spec = json!({"validations": [{"expression": expression}]});
                 let (outcome, count) = decide::<ValidationSet>("ValidationPolicy", &[spec], user, size).await;
-                assert_eq!(outcome.answer.allowed, expected, "{user}: {expression}: {:?}", outcome.answer.status);
+                assert_eq!(
+                    outcome.answer.allowed, expected,
+                    "{user}: {expression}: {:?}",
+                    outcome.answer.status
+                );
                 // A service account's first name is not `ann`, and `||` asks on when the first says no.
                 let asked = if user == "ann" && expression.contains("||") { asked.min(1) } else { asked };
                 assert_eq!(count, asked, "{user}: {expression}");
