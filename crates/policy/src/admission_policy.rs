@@ -214,7 +214,7 @@ fn check_condition_names<'n>(names: impl Iterator<Item = &'n str>) -> Result<(),
     for (index, name) in names.enumerate() {
         let field = format!("matchConditions[{index}].name");
         let part = name.split_once('/').map_or(name, |(_, part)| part);
-        if !annotation::is_name_part(part) {
+        if !annotation::is_valid_key(part) {
             let problem = "must be a qualified name: at most 63 letters, digits, '-', '_' and '.', with a letter \
                            or digit at both ends";
             return Err(DefinitionError::field(field, problem));

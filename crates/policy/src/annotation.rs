@@ -4,8 +4,8 @@
 //! at most 63 letters, digits, `-`, `_` and `.`, with a letter or digit at both ends. Names of policies may be
 //! longer than that.
 
-/// Longest name part of a qualified name.
-pub(crate) const MAX_KEY: usize = 63;
+pub(crate) use sallyport_admission::annotations::{LONGEST_KEY, LONGEST_VALUE, is_valid_key};
+
 /// Longest domain before a name part.
 const MAX_DOMAIN: usize = 253;
 /// Key of the failures that a policy only notes down.
@@ -15,7 +15,7 @@ pub(crate) const MAX_SUFFIX: usize = 40;
 
 /// `policy.suffix`. A name that is too long is cut, and a digest of the whole tells it from others.
 pub(crate) fn key(policy: &str, suffix: &str) -> String {
-    let room = MAX_KEY.saturating_sub(suffix.len() + 1);
+    let room = LONGEST_KEY.saturating_sub(suffix.len() + 1);
     if policy.len() <= room {
         return format!("{policy}.{suffix}");
     }
@@ -33,32 +33,21 @@ pub(crate) fn long_key(policy: &str, suffix: &str) -> String {
         return key(policy, suffix);
     }
     let digest = format!("{:08x}", digest(&format!("{policy}/{suffix}")));
-    let kept: String = suffix.chars().take(MAX_KEY - digest.len() - 1).collect();
+    let kept: String = suffix.chars().take(LONGEST_KEY - digest.len() - 1).collect();
     format!("{kept}-{digest}")
-}
-
-/// Whether `name` can be the name part of a qualified name.
-pub(crate) fn is_name_part(name: &str) -> bool {
-    let inner = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
-    let ends = |byte: Option<&u8>| byte.is_some_and(u8::is_ascii_alphanumeric);
-    let bytes = name.as_bytes();
-    bytes.len() <= MAX_KEY
-        && bytes.iter().all(|byte| inner(*byte))
-        && ends(bytes.first())
-        && ends(bytes.last())
 }
 
 /// Whether `name` can be the key of a label: a name part, with a domain and a slash before it or without.
 pub(crate) fn is_qualified_name(name: &str) -> bool {
     match name.split_once('/') {
-        None => is_name_part(name),
-        Some((domain, part)) => is_domain(domain) && is_name_part(part),
+        None => is_valid_key(name),
+        Some((domain, part)) => is_domain(domain) && is_valid_key(part),
     }
 }
 
 /// Whether `value` can be the value of a label.
 pub(crate) fn is_label_value(value: &str) -> bool {
-    value.is_empty() || is_name_part(value)
+    value.is_empty() || is_valid_key(value)
 }
 
 /// RFC 1123: labels of small letters, digits and hyphens inside, with dots between them.

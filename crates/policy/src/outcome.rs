@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use sallyport_admission::warnings;
 pub use sallyport_admission::{Answer, Cause, Status};
 use sallyport_api::FailurePolicy;
 
@@ -10,10 +11,6 @@ use crate::error::PolicyError;
 
 /// Longest message of a status, in bytes.
 pub(crate) const MAX_MESSAGE_BYTES: usize = 8 * 1024;
-/// Longest single warning, in bytes.
-const MAX_WARNING_BYTES: usize = 1024;
-/// Most warnings of one review.
-const MAX_WARNINGS: usize = 64;
 /// Most causes of one status.
 const MAX_CAUSES: usize = 256;
 
@@ -207,12 +204,12 @@ impl Gathering {
         self.messages.push(message);
     }
 
-    /// A warning, in one line, as it goes into a header; repeated ones are dropped, and so are those beyond the
-    /// bound.
+    /// A warning, as a clean line; repeated ones are dropped, and so are those beyond the bound.
     pub(crate) fn warn(&mut self, text: &str) {
-        let text = shorten(&text.replace(char::is_control, " "), MAX_WARNING_BYTES);
-        if self.warnings.len() < MAX_WARNINGS && !self.warnings.contains(&text) {
-            self.warnings.push(text);
+        let line = warnings::line(text);
+        let is_new = !line.is_empty() && !self.warnings.contains(&line);
+        if is_new && self.warnings.len() < warnings::MAX_GATHERED {
+            self.warnings.push(line);
         }
     }
 

@@ -31,8 +31,6 @@ use crate::set::{Definition, Match, Set};
 
 /// Longest message that a messageExpression may give, in bytes.
 const MAX_MESSAGE_EXPRESSION_BYTES: usize = 5 * 1024;
-/// Longest value of an audit annotation, in bytes.
-const MAX_ANNOTATION_BYTES: usize = 10 * 1024;
 /// Most offenders that one policy reports.
 const MAX_FAILURES: usize = 256;
 
@@ -240,14 +238,14 @@ fn annotations(
 ) -> Result<Vec<(String, Expression)>, DefinitionError> {
     let (reserved, longest) = match family {
         Family::Sallyport => (Some(annotation::VIOLATIONS), annotation::MAX_SUFFIX),
-        Family::Kubernetes => (None, annotation::MAX_KEY),
+        Family::Kubernetes => (None, annotation::LONGEST_KEY),
     };
     let mut compiled: Vec<(String, Expression)> = Vec::with_capacity(annotations.len());
     for (index, annotation) in annotations.iter().enumerate() {
         let field = format!("auditAnnotations[{index}]");
         let taken = reserved == Some(annotation.key.as_str())
             || compiled.iter().any(|(key, _)| *key == annotation.key);
-        if !annotation::is_name_part(&annotation.key) || annotation.key.len() > longest || taken {
+        if !annotation::is_valid_key(&annotation.key) || annotation.key.len() > longest || taken {
             let reserved = reserved.map(|key| format!("not {key:?}, ")).unwrap_or_default();
             let problem = format!(
                 "{:?} must be unique, {reserved}at most {longest} letters, digits, '-', '_' and '.', with a \
@@ -417,7 +415,7 @@ impl CompiledValidations {
             }
         }
         for (suffix, values) in annotations {
-            let value = shorten(&values.join(", "), MAX_ANNOTATION_BYTES);
+            let value = shorten(&values.join(", "), annotation::LONGEST_VALUE);
             let key = annotation::long_key(report.name, suffix);
             report.gathering.audit_annotations.insert(key, value);
         }
@@ -488,5 +486,5 @@ fn annotation_value(
         return Ok(None);
     }
     let text = value.as_str().ok_or_else(|| expression.mistyped("a string or null", &value))?.trim();
-    Ok((!text.is_empty()).then(|| shorten(text, MAX_ANNOTATION_BYTES)))
+    Ok((!text.is_empty()).then(|| shorten(text, annotation::LONGEST_VALUE)))
 }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use sallyport_admission::warnings;
 use sallyport_policy::{
     FailurePolicy, MutationSet, Objects, Operation, Outcome, PolicyState, Request, Review, ValidationSet,
 };
@@ -150,7 +151,7 @@ impl<'c> Replay<'c> {
             .as_array()
             .into_iter()
             .flatten()
-            .map(|warning| text(warning).to_owned())
+            .map(|warning| warnings::line(text(warning)))
             .collect();
         ours.sort();
         theirs.sort();
