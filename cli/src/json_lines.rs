@@ -8,7 +8,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use futures::{FutureExt as _, StreamExt as _};
-use sallyport_review::Review;
+use sallyport_admission::Review;
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 use std::io::{self, BufRead, BufWriter, Read as _, Write as _};
@@ -109,7 +109,7 @@ async fn answer_line(
     };
     // The front's own check, made here so that the others are not kept waiting for it.
     let (uid, api_version) = match Review::parse(&body) {
-        Ok(review) => (review.uid.into_owned(), review.api_version),
+        Ok(review) => (review.request.uid.into_owned(), review.api_version),
         Err(fault) => return error(Some(400), &fault.to_string()),
     };
     let outcome = reviewer.review(body, None).await;

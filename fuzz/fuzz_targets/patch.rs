@@ -2,7 +2,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use sallyport_review::Patch;
+use sallyport_admission::Patch;
 use serde_json::value::RawValue;
 
 fuzz_target!(|input: &[u8]| {

@@ -3,9 +3,10 @@
 //! Programs are kept, since those who ask often ask the same of many objects. What is kept is bounded.
 
 use super::encoding;
+use sallyport_admission::UserInfo;
 use sallyport_cel::{
     Activation, AuthorizerTable, Budget, CompileError, EvalError, Limits, Program, Resource, Scope, Type,
-    User, Value,
+    Value,
 };
 use sallyport_document::Document;
 use serde::{Deserialize, Deserializer, Serialize};
@@ -283,11 +284,11 @@ fn compile(source: &Source) -> Result<Compiled, Failure> {
 }
 
 /// Who makes a request: whose rights `authorizer` asks for.
-fn user(request: &Json) -> User {
+fn user(request: &Json) -> UserInfo {
     let extra = request.pointer("/userInfo/extra").and_then(Json::as_object);
     let extra = extra.into_iter().flatten().map(|(key, values)| (key.clone(), texts(Some(values))));
-    User {
-        name: text(request, "/userInfo/username"),
+    UserInfo {
+        username: text(request, "/userInfo/username"),
         uid: text(request, "/userInfo/uid"),
         groups: texts(request.pointer("/userInfo/groups")),
         extra: extra.collect(),

@@ -3,11 +3,7 @@
 use crate::door::Door;
 use crate::policies::Policies;
 use anyhow::Context as _;
-use sallyport_policy::{
-    Authorizer, AuthorizerTable, GroupVersionKind, GroupVersionResource, Operation, Outcome, Request, Review,
-    Status, Unconnected, UserInfo,
-};
-use sallyport_review::envelope;
+use sallyport_policy::{Answer, Authorizer, AuthorizerTable, Request, Review, Status, Unconnected};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -42,43 +38,13 @@ impl Question {
     /// Reads an AdmissionReview as a front does. Without an authorizer nobody can be asked what users may do.
     pub(crate) fn read(review: &Value, authorizer: Option<Arc<AuthorizerTable>>) -> anyhow::Result<Self> {
         let text = serde_json::to_vec(review)?;
-        let review = envelope::Review::parse(&text)?;
+        let review = sallyport_admission::Review::parse(&text)?;
         let raw = |raw: Option<&serde_json::value::RawValue>| {
             raw.map(|raw| raw.get().as_bytes().to_vec()).unwrap_or_default()
         };
         let object = review.object.map(|object| serde_json::from_str(object.get())).transpose()?;
-        let user = review.user_info;
-        let request = Request {
-            uid: review.uid.into_owned(),
-            kind: kind(review.kind),
-            resource: resource(review.resource),
-            sub_resource: review.sub_resource.into_owned(),
-            request_kind: review.request_kind.map(kind),
-            request_resource: review.request_resource.map(resource),
-            request_sub_resource: review.request_sub_resource.into_owned(),
-            name: review.name.into_owned(),
-            namespace: review.namespace.into_owned(),
-            operation: match review.operation {
-                envelope::Operation::Create => Operation::Create,
-                envelope::Operation::Update => Operation::Update,
-                envelope::Operation::Delete => Operation::Delete,
-                envelope::Operation::Connect => Operation::Connect,
-                envelope::Operation::Other(_) => Operation::Unknown,
-            },
-            user_info: UserInfo {
-                username: user.username.into_owned(),
-                uid: user.uid.into_owned(),
-                groups: user.groups.into_iter().map(Into::into).collect(),
-                extra: user
-                    .extra
-                    .into_iter()
-                    .map(|(key, values)| (key.into_owned(), values.into_iter().map(Into::into).collect()))
-                    .collect(),
-            },
-            dry_run: review.dry_run,
-        };
         let (old_object, options) = (raw(review.old_object), raw(review.options));
-        Ok(Self { request, object, old_object, options, authorizer })
+        Ok(Self { request: review.request.into_owned(), object, old_object, options, authorizer })
     }
 
     /// Who answers what policies ask of `authorizer`.
@@ -154,7 +120,7 @@ impl Passage<'_> {
         };
         let review = Review { authorizer: self.question.authorizer(), ..review };
         let (outcome, errors) = self.policies.review(&review, door);
-        let Outcome { allowed, status, warnings, audit_annotations, patch, .. } = outcome;
+        let Answer { allowed, status, warnings, audit_annotations, patch } = outcome.answer;
         self.observation.errors.extend(errors);
         for warning in warnings {
             if !self.observation.warnings.contains(&warning) {
@@ -162,7 +128,7 @@ impl Passage<'_> {
             }
         }
         self.observation.audit_annotations.extend(audit_annotations);
-        if let Some(patch) = patch {
+        if !patch.is_empty() {
             let patch: json_patch::Patch =
                 serde_json::from_slice(&patch).context("the patch is no JSON Patch")?;
             let object = self.observation.object.as_mut().context("a patch, and there is no object")?;
@@ -172,21 +138,5 @@ impl Passage<'_> {
             self.observation.denial = Some(status.unwrap_or_default());
         }
         Ok(allowed)
-    }
-}
-
-fn kind(kind: envelope::GroupVersionKind<'_>) -> GroupVersionKind {
-    GroupVersionKind {
-        group: kind.group.into_owned(),
-        version: kind.version.into_owned(),
-        kind: kind.kind.into_owned(),
-    }
-}
-
-fn resource(resource: envelope::GroupVersionResource<'_>) -> GroupVersionResource {
-    GroupVersionResource {
-        group: resource.group.into_owned(),
-        version: resource.version.into_owned(),
-        resource: resource.resource.into_owned(),
     }
 }

@@ -258,10 +258,10 @@ fn question(check: &Check) -> SubjectAccessReview {
     let text = |text: &String| (!text.is_empty()).then(|| text.clone());
     let verb = Some(verb.clone());
     let mut spec = SubjectAccessReviewSpec {
-        user: text(&user.name),
+        user: text(&user.username),
         uid: text(&user.uid),
         groups: (!user.groups.is_empty()).then(|| user.groups.clone()),
-        extra: (!user.extra.is_empty()).then(|| user.extra.iter().cloned().collect()),
+        extra: (!user.extra.is_empty()).then(|| user.extra.clone()),
         ..SubjectAccessReviewSpec::default()
     };
     match subject {

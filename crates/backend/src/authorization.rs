@@ -11,7 +11,7 @@
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use sallyport_policy::{Attributes, Authorizer, Decision, Resource, Target, User};
+use sallyport_policy::{Attributes, Authorizer, Decision, Resource, Target, UserInfo};
 
 /// Most different questions of one review.
 pub(crate) const MAX_CHECKS: usize = 64;
@@ -23,7 +23,7 @@ const MAX_USER_BYTES: usize = 1 << 20;
 /// A question: whether somebody may do something.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Check {
-    pub(crate) user: Arc<User>,
+    pub(crate) user: Arc<UserInfo>,
     pub(crate) verb: String,
     pub(crate) subject: Subject,
 }
@@ -118,25 +118,25 @@ fn size(verb: &str, target: &Target<'_>) -> usize {
     verb.len() + about
 }
 
-fn user_size(user: &User) -> usize {
+fn user_size(user: &UserInfo) -> usize {
     let texts = |texts: &[String]| texts.iter().map(String::len).sum::<usize>();
     let extra = user.extra.iter().map(|(key, values)| key.len() + texts(values)).sum::<usize>();
-    user.name.len() + user.uid.len() + texts(&user.groups) + extra
+    user.username.len() + user.uid.len() + texts(&user.groups) + extra
 }
 
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
 
-    use sallyport_policy::{Attributes, Authorizer, Decision, Resource, Target, User};
+    use sallyport_policy::{Attributes, Authorizer, Decision, Resource, Target, UserInfo};
 
     use super::{Answers, MAX_CHECKS, MAX_QUESTION_BYTES, MAX_USER_BYTES};
 
-    fn user(name: &str) -> User {
-        User { name: name.to_owned(), ..User::default() }
+    fn user(name: &str) -> UserInfo {
+        UserInfo { username: name.to_owned(), ..UserInfo::default() }
     }
 
-    fn ask(answers: &Answers, user: &User, verb: &str, path: &str) -> Option<Decision> {
+    fn ask(answers: &Answers, user: &UserInfo, verb: &str, path: &str) -> Option<Decision> {
         answers.check(&Attributes { user, verb, target: Target::Path(path) })
     }
 

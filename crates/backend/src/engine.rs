@@ -209,7 +209,7 @@ data: {message: as set}
         request.resource.version = "v1".to_owned();
         request.resource.resource = "pods".to_owned();
         let review = Review { object: b"{}", ..Review::of(&request) };
-        let status = PolicySet::review(&set, &review, FailurePolicy::Fail).status.unwrap();
+        let status = PolicySet::review(&set, &review, FailurePolicy::Fail).answer.status.unwrap();
         let expected = "ValidatingAdmissionPolicy 'limit' with binding 'everywhere' denied request: as set";
         assert_eq!(status.message, expected);
         assert_eq!(set.object_problems(&snapshot), [] as [String; 0]);

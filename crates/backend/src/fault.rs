@@ -1,5 +1,6 @@
 //! Why a review was not decided, and the gRPC status that says so (G-03).
 
+use sallyport_proto::conversion::Incomplete;
 use tonic::{Code, Status};
 
 /// Why a review was not decided.
@@ -7,7 +8,7 @@ use tonic::{Code, Status};
 pub(crate) enum Fault {
     /// The request is not one that a front sends.
     #[error("malformed review: {0}")]
-    Malformed(&'static str),
+    Malformed(Incomplete),
     /// The process holds as many reviews as it may.
     #[error("too many reviews at once")]
     Crowded,
@@ -46,14 +47,14 @@ impl From<Fault> for Status {
 
 #[cfg(test)]
 mod tests {
-    use super::Fault;
+    use super::{Fault, Incomplete};
     use tonic::{Code, Status};
 
     /// G-03, seen from the backend.
     #[test]
     fn every_fault_has_the_status_that_the_front_maps() {
         for (fault, code) in [
-            (Fault::Malformed("no uid"), Code::InvalidArgument),
+            (Fault::Malformed(Incomplete::Uid), Code::InvalidArgument),
             (Fault::Crowded, Code::Unavailable),
             (Fault::Full, Code::Unavailable),
             (Fault::Ending, Code::Unavailable),

@@ -17,7 +17,6 @@
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
 
 mod access_review;
-pub mod answer;
 mod arguments;
 mod authorization;
 mod engine;

@@ -179,10 +179,10 @@ enum Verdict {
 
 impl Verdict {
     fn of(outcome: &Outcome) -> Self {
-        match (outcome.allowed, &outcome.patch) {
+        match (outcome.answer.allowed, outcome.answer.patch.is_empty()) {
             (false, _) => Self::Denied,
-            (true, Some(_)) => Self::Changed,
-            (true, None) => Self::Allowed,
+            (true, false) => Self::Changed,
+            (true, true) => Self::Allowed,
         }
     }
 
@@ -197,6 +197,7 @@ impl Verdict {
 
 /// One line a decision that denies or changes; debug for the others. Never what is in the object.
 fn log(question: &Question, outcome: &Outcome, verdict: Verdict, started: Instant) {
+    let status = outcome.answer.status.as_ref().filter(|_| verdict == Verdict::Denied);
     macro_rules! line {
         ($level:expr) => {
             tracing::event!(
@@ -210,8 +211,7 @@ fn log(question: &Question, outcome: &Outcome, verdict: Verdict, started: Instan
                 user = question.request().user_info.username.as_str(),
                 dry_run = question.request().dry_run,
                 outcome = verdict.as_str(),
-                code =
-                    outcome.status.as_ref().filter(|_| verdict == Verdict::Denied).map(|status| status.code),
+                code = status.map(|status| status.code),
                 duration_seconds = started.elapsed().as_secs_f64(),
                 "review decided"
             )
@@ -243,7 +243,7 @@ fn generate_name(question: &Question) -> Option<Cow<'_, str>> {
 mod tests {
     use std::sync::Arc;
 
-    use sallyport_policy::{FailurePolicy, Outcome, PolicyStatus, Review};
+    use sallyport_policy::{Answer, FailurePolicy, Outcome, PolicyStatus, Review};
     use sallyport_proto::v1alpha1::{GroupVersionKind, GroupVersionResource, ReviewRequest};
     use sallyport_sources::{PolicyKind, Snapshot};
     use tonic::{Code, Request};
@@ -279,7 +279,7 @@ mod tests {
 
         fn review(&self, review: &Review<'_>, _: FailurePolicy) -> Outcome {
             assert_eq!(review.request.name, "good");
-            Outcome { allowed: true, ..Outcome::default() }
+            Outcome { answer: Answer::allow(), ..Outcome::default() }
         }
     }
 
@@ -302,7 +302,7 @@ mod tests {
         for size in [0, LARGE + 1] {
             let review = |name| reviewer.review(Request::new(message(name, vec![b' '; size])));
             assert_eq!(review("bad").await.unwrap_err().code(), Code::Internal, "{size} bytes");
-            assert!(review("good").await.unwrap().allowed, "{size} bytes");
+            assert!(review("good").await.unwrap().answer.allowed, "{size} bytes");
         }
     }
 

@@ -263,7 +263,7 @@ async fn decide(validator: &Reviewer<ValidationSet>, name: &str, (user, groups):
 }
 
 fn message(outcome: &Outcome) -> Option<&str> {
-    outcome.status.as_ref().map(|status| status.message.as_str())
+    outcome.answer.status.as_ref().map(|status| status.message.as_str())
 }
 
 /// What the API server makes of it: nothing, or its refusal.
@@ -305,20 +305,20 @@ async fn decisions_are_those_of_the_api_servers_own_policies() {
                 tokio::time::sleep(Duration::from_millis(200)).await;
             };
             let row = ROWS.get(row);
-            assert!(theirs.0, "{row:?} for {user:?}: ours {:?}, theirs {:?}", ours.status, theirs.1);
-            seen[usize::from(ours.allowed)] += 1;
+            assert!(theirs.0, "{row:?} for {user:?}: ours {:?}, theirs {:?}", ours.answer.status, theirs.1);
+            seen[usize::from(ours.answer.allowed)] += 1;
         }
     }
     // Neither side answers one way only.
     assert!(seen[0] >= 20 && seen[1] >= 20, "{seen:?}");
 
     let (ann, bob) = (("ann", &[] as &[&str]), ("bob", &[] as &[&str]));
-    assert!(decide(&validator, "own", ann).await.allowed);
+    assert!(decide(&validator, "own", ann).await.answer.allowed);
     assert_eq!(message(&decide(&validator, "own", bob).await), Some("no, not you (policy own)"));
     // A right that is gone counts at once: no answer is kept.
     plane.kubectl(&["delete", "rolebinding", "cashiers", "-n", "shop"], None).await.unwrap().ok().unwrap();
     let patience = Instant::now() + Duration::from_secs(30);
-    while decide(&validator, "own", ann).await.allowed {
+    while decide(&validator, "own", ann).await.answer.allowed {
         assert!(Instant::now() < patience, "ann may still");
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
@@ -346,6 +346,6 @@ async fn decisions_are_those_of_the_api_servers_own_policies() {
     assert!(message(&outcome).unwrap().starts_with("no, failed to ask the API server: "), "{outcome:?}");
     for (row, allowed) in [(0, true), (1, false), (2, true), (16, false)] {
         let outcome = decide(&validator, &name(row), ann).await;
-        assert_eq!(outcome.allowed, allowed, "{:?}: {outcome:?}", ROWS[row]);
+        assert_eq!(outcome.answer.allowed, allowed, "{:?}: {outcome:?}", ROWS[row]);
     }
 }

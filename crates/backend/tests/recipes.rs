@@ -111,7 +111,10 @@ fn create<S: PolicySet>(set: &S, object: &Value) -> Outcome {
 }
 
 fn operations(outcome: &Outcome) -> Value {
-    outcome.patch.as_deref().map_or(Value::Null, |patch| serde_json::from_slice(patch).unwrap())
+    match &outcome.answer.patch[..] {
+        [] => Value::Null,
+        patch => serde_json::from_slice(patch).unwrap(),
+    }
 }
 
 fn apply(object: &Value, outcome: &Outcome) -> Value {
@@ -186,7 +189,12 @@ fn absent_and_empty_annotations_ask_for_nothing() {
         metadata.remove("annotations");
         metadata.extend(annotations.clone().map(|annotations| ("annotations".to_owned(), annotations)));
         let outcome = create(&set, &pod);
-        assert_eq!((outcome.allowed, outcome.patch), (true, None), "{annotations:?}: {:?}", outcome.status);
+        assert_eq!(
+            (outcome.answer.allowed, outcome.answer.patch.is_empty()),
+            (true, true),
+            "{annotations:?}: {:?}",
+            outcome.answer.status
+        );
     }
 }
 
@@ -220,16 +228,16 @@ fn the_variants_in_the_readme_work() {
         ("yes", true),
         ("", true),
     ] {
-        assert_eq!(create(&set, &with_annotation(word)).patch.is_some(), injected, "{word:?}");
+        assert_eq!(create(&set, &with_annotation(word)).answer.patch.is_empty(), !injected, "{word:?}");
     }
     let mut silent = sleep_pod();
     silent["metadata"].as_object_mut().unwrap().remove("annotations");
-    assert!(create(&set, &silent).patch.is_some());
+    assert!(!create(&set, &silent).answer.patch.is_empty());
 
     let set = with(by_label);
-    assert!(create(&set, &sleep_pod()).patch.is_none());
+    assert!(create(&set, &sleep_pod()).answer.patch.is_empty());
     silent["metadata"]["labels"] = json!({"inject-nginx": "true"});
-    assert!(create(&set, &silent).patch.is_some());
+    assert!(!create(&set, &silent).answer.patch.is_empty());
 }
 
 /// SYS-2.1: init containers only as long as the variable says so.
@@ -258,7 +266,7 @@ fn every_knob_of_deny_env_works() {
         for (name, expression) in knobs {
             set_variable(&mut policy.spec.variables, name, expression);
         }
-        create(&compile::<ValidationSet>(policy), pod).status.map_or(0, |status| status.causes.len())
+        create(&compile::<ValidationSet>(policy), pod).answer.status.map_or(0, |status| status.causes.len())
     };
     let many = fixture("denied/many.yaml");
     assert_eq!(count(&[], &many), 3);
@@ -282,11 +290,11 @@ fn deny_env_can_warn_or_write_to_the_audit_log_instead() {
         create(&compile::<ValidationSet>(policy), &pod)
     };
     let warned = with(&[ValidationAction::Warn]);
-    assert!(warned.allowed);
-    assert_eq!(warned.warnings, ["nginx-with-env is using env vars (policy deny-env)"]);
+    assert!(warned.answer.allowed);
+    assert_eq!(warned.answer.warnings, ["nginx-with-env is using env vars (policy deny-env)"]);
     let audited = with(&[ValidationAction::Audit]);
-    assert!(audited.allowed && audited.warnings.is_empty());
-    assert_eq!(audited.audit_annotations.len(), 1);
+    assert!(audited.answer.allowed && audited.answer.warnings.is_empty());
+    assert_eq!(audited.answer.audit_annotations.len(), 1);
 }
 
 /// The folder of all recipes is itself a policy directory.

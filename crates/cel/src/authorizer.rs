@@ -6,37 +6,15 @@ mod table;
 
 use std::fmt;
 
+use sallyport_admission::UserInfo;
+
 pub use table::{AuthorizerRule, AuthorizerTable};
-
-/// Who asks.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct User {
-    /// The name, such as `system:serviceaccount:shop:checkout`.
-    pub name: String,
-    /// The unique id, if there is one.
-    pub uid: String,
-    /// The groups.
-    pub groups: Vec<String>,
-    /// What authenticators add.
-    pub extra: Vec<(String, Vec<String>)>,
-}
-
-impl User {
-    /// The user that a service account is.
-    pub(crate) fn service_account(namespace: &str, name: &str) -> Self {
-        Self {
-            name: format!("system:serviceaccount:{namespace}:{name}"),
-            groups: vec!["system:serviceaccounts".to_owned(), format!("system:serviceaccounts:{namespace}")],
-            ..Self::default()
-        }
-    }
-}
 
 /// What is asked: about a resource, or about a path. What is empty was not given.
 #[derive(Clone, Debug)]
 pub struct Attributes<'q> {
     /// Who asks.
-    pub user: &'q User,
+    pub user: &'q UserInfo,
     /// A verb of the API, or of HTTP for a path.
     pub verb: &'q str,
     /// About what.

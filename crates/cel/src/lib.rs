@@ -39,9 +39,7 @@ mod scope;
 mod syntax;
 mod value;
 
-pub use authorizer::{
-    Attributes, Authorizer, AuthorizerRule, AuthorizerTable, Decision, Resource, Target, User,
-};
+pub use authorizer::{Attributes, Authorizer, AuthorizerRule, AuthorizerTable, Decision, Resource, Target};
 pub use check::{Slot, Structure, Type};
 pub use error::{CompileError, EvalError, Mismatch, Problem, Refusal, Unconvertible};
 pub use machine::Activation;

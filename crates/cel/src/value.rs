@@ -18,10 +18,11 @@ mod view;
 
 use std::sync::Arc;
 
+use sallyport_admission::UserInfo;
 use sallyport_document::{Document, Node};
 use serde_json::Value as Json;
 
-use crate::authorizer::{Authorizer, Resource, User};
+use crate::authorizer::{Authorizer, Resource};
 use crate::error::EvalError;
 use crate::meter::{Limits, Meter};
 
@@ -65,13 +66,17 @@ impl<'a> Value<'a> {
     }
 
     /// The `authorizer` of a user's request.
-    pub fn authorizer(authorizer: &'a dyn Authorizer, user: Arc<User>) -> Self {
+    pub fn authorizer(authorizer: &'a dyn Authorizer, user: Arc<UserInfo>) -> Self {
         let caller = Caller { authorizer, user };
         Self(Val::Authorization(Arc::new(Authorization::Authorizer(caller))))
     }
 
     /// The `authorizer.requestResource` of a user's request: the check of what the request is about.
-    pub fn resource_authorizer(authorizer: &'a dyn Authorizer, user: Arc<User>, resource: Resource) -> Self {
+    pub fn resource_authorizer(
+        authorizer: &'a dyn Authorizer,
+        user: Arc<UserInfo>,
+        resource: Resource,
+    ) -> Self {
         let caller = Caller { authorizer, user };
         Self(Val::Authorization(Arc::new(Authorization::Resource(caller, resource))))
     }

@@ -53,9 +53,9 @@
 //! };
 //! let review = Review { object: br#"{"spec": {"hostNetwork": true}}"#, ..Review::of(&request) };
 //! let outcome = set.review(&review, FailurePolicy::Fail);
-//! assert!(!outcome.allowed);
+//! assert!(!outcome.answer.allowed);
 //! assert_eq!(
-//!     outcome.status.unwrap().message,
+//!     outcome.answer.status.unwrap().message,
 //!     "pods must not use the host network (policy no-host-network)"
 //! );
 //! # Ok::<(), Box<dyn std::error::Error>>(())
@@ -84,12 +84,12 @@ mod validate;
 pub use authorization::Unconnected;
 pub use error::{DefinitionError, explain};
 pub use mutate::mutation_set::{MutationSet, Mutations};
-pub use outcome::{Cause, Outcome, PolicyResult, PolicyState, PolicyStatus, ResultKind, Status};
+pub use outcome::{Answer, Cause, Outcome, PolicyResult, PolicyState, PolicyStatus, ResultKind, Status};
 pub use request::{GroupVersionKind, GroupVersionResource, Operation, Request, Review, UserInfo};
 pub use review::namespaces::Namespaces;
 pub use sallyport_api::FailurePolicy;
 pub use sallyport_cel::{
-    Attributes, Authorizer, AuthorizerRule, AuthorizerTable, Decision, Resource, Target, User,
+    Attributes, Authorizer, AuthorizerRule, AuthorizerTable, Decision, Resource, Target,
 };
 pub use schema::ObjectProblem;
 pub use set::objects::Objects;

@@ -3,58 +3,25 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use sallyport_admission::warnings;
+pub use sallyport_admission::{Answer, Cause, Status};
 use sallyport_api::FailurePolicy;
 
 use crate::error::PolicyError;
 
 /// Longest message of a status, in bytes.
 pub(crate) const MAX_MESSAGE_BYTES: usize = 8 * 1024;
-/// Longest single warning, in bytes.
-const MAX_WARNING_BYTES: usize = 1024;
-/// Most warnings of one review.
-const MAX_WARNINGS: usize = 64;
 /// Most causes of one status.
 const MAX_CAUSES: usize = 256;
 
 /// What a set of policies decided about a review.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Outcome {
-    /// Whether the request may go on.
-    pub allowed: bool,
-    /// Why not; set if and only if the request is refused.
-    pub status: Option<Status>,
-    /// Shown to the client.
-    pub warnings: Vec<String>,
-    /// For the audit log; the keys are valid as the name part of a qualified name.
-    pub audit_annotations: BTreeMap<String, String>,
-    /// JSON text of an RFC 6902 array; `None` where nothing changes or the request is refused.
-    pub patch: Option<Vec<u8>>,
+    /// The answer. It has a status if and only if the request is refused, and a patch only if it is not; the keys
+    /// of its audit annotations are valid.
+    pub answer: Answer,
     /// One entry for each policy that matched, in the order of the names.
     pub results: Vec<PolicyResult>,
-}
-
-/// Why a request is refused.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Status {
-    /// HTTP status, 400 to 599.
-    pub code: u16,
-    /// Machine-readable reason, such as `Forbidden`.
-    pub reason: String,
-    /// For people.
-    pub message: String,
-    /// The single offenders, where the policy tells them apart.
-    pub causes: Vec<Cause>,
-}
-
-/// One offender.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Cause {
-    /// Machine-readable, such as `FieldValueForbidden`.
-    pub reason: String,
-    /// For people.
-    pub message: String,
-    /// Path of the field, such as `spec.containers[0].env`; may be empty.
-    pub field: String,
 }
 
 /// What one policy did with a review.
@@ -237,12 +204,12 @@ impl Gathering {
         self.messages.push(message);
     }
 
-    /// A warning, in one line, as it goes into a header; repeated ones are dropped, and so are those beyond the
-    /// bound.
+    /// A warning, as a clean line; repeated ones are dropped, and so are those beyond the bound.
     pub(crate) fn warn(&mut self, text: &str) {
-        let text = shorten(&text.replace(char::is_control, " "), MAX_WARNING_BYTES);
-        if self.warnings.len() < MAX_WARNINGS && !self.warnings.contains(&text) {
-            self.warnings.push(text);
+        let line = warnings::line(text);
+        let is_new = !line.is_empty() && !self.warnings.contains(&line);
+        if is_new && self.warnings.len() < warnings::MAX_GATHERED {
+            self.warnings.push(line);
         }
     }
 
@@ -259,14 +226,14 @@ impl Gathering {
             message: join(&self.messages, MAX_MESSAGE_BYTES),
             causes: self.causes,
         });
-        Outcome {
+        let answer = Answer {
             allowed,
             status,
             warnings: self.warnings,
             audit_annotations: self.audit_annotations,
-            patch: patch.filter(|_| allowed),
-            results: self.results,
-        }
+            patch: patch.filter(|_| allowed).unwrap_or_default(),
+        };
+        Outcome { answer, results: self.results }
     }
 }
 

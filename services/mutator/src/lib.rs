@@ -5,7 +5,7 @@
 //! received object to the wanted one, or none when nothing changes.
 
 use anyhow::Context;
-use sallyport_backend::{Backend, BackendArgs, BackendError, Config, Reviewer, answer};
+use sallyport_backend::{Backend, BackendArgs, BackendError, Config, Reviewer};
 use sallyport_net::Shutdown;
 use sallyport_policy::MutationSet;
 use sallyport_proto::v1alpha1::mutator_server::{Mutator, MutatorServer};
@@ -26,7 +26,7 @@ struct Service(Reviewer<MutationSet>);
 #[tonic::async_trait]
 impl Mutator for Service {
     async fn mutate(&self, request: Request<ReviewRequest>) -> Result<Response<MutateResponse>, Status> {
-        Ok(Response::new(answer::mutate(self.0.review(request).await?)))
+        Ok(Response::new(self.0.review(request).await?.answer.into()))
     }
 }
 

@@ -5,7 +5,7 @@
 //! audit annotation, and never changes an object.
 
 use anyhow::Context;
-use sallyport_backend::{Backend, BackendArgs, BackendError, Config, Reviewer, answer};
+use sallyport_backend::{Backend, BackendArgs, BackendError, Config, Reviewer};
 use sallyport_net::Shutdown;
 use sallyport_policy::ValidationSet;
 use sallyport_proto::v1alpha1::validator_server::{Validator, ValidatorServer};
@@ -26,7 +26,7 @@ struct Service(Reviewer<ValidationSet>);
 #[tonic::async_trait]
 impl Validator for Service {
     async fn validate(&self, request: Request<ReviewRequest>) -> Result<Response<ValidateResponse>, Status> {
-        Ok(Response::new(answer::validate(self.0.review(request).await?)))
+        Ok(Response::new(self.0.review(request).await?.answer.into()))
     }
 }
 

@@ -5,7 +5,7 @@
 use axum::body::Body;
 use http::header::{ALLOW, CONNECTION, CONTENT_TYPE, HeaderValue, RETRY_AFTER};
 use http::{Response, StatusCode};
-use sallyport_review::EnvelopeError;
+use sallyport_admission::EnvelopeError;
 use std::borrow::Cow;
 use std::time::Duration;
 use tonic::Code;

@@ -16,7 +16,6 @@
 
 mod arguments;
 mod body;
-mod conversion;
 mod deadline;
 mod door;
 mod failure;

@@ -5,7 +5,7 @@ use crate::door::{DOORS, Door, Side};
 use prometheus::core::{Collector, Desc};
 use prometheus::proto::MetricFamily;
 use prometheus::{Histogram, HistogramOpts, HistogramVec, IntCounter, IntGauge, IntGaugeVec, Opts, Registry};
-use sallyport_proto::v1alpha1::Operation;
+use sallyport_admission::Operation;
 use sallyport_telemetry::buckets::LATENCY;
 use std::sync::OnceLock;
 use std::time::Duration;
@@ -24,7 +24,7 @@ pub(crate) const OUTCOMES: [&str; 9] = [
     "cancelled",
 ];
 
-const OPERATIONS: [&str; 5] = ["unknown", "CREATE", "UPDATE", "DELETE", "CONNECT"];
+const OPERATIONS: usize = Operation::ALL.len();
 const CODES: usize = 17;
 
 /// The front's metrics.
@@ -79,7 +79,7 @@ impl Metrics {
         }
         let empty = |count| (0..count).map(|_| OnceLock::new()).collect();
         Ok(Self {
-            review: empty(DOORS.len() * OPERATIONS.len() * OUTCOMES.len()),
+            review: empty(DOORS.len() * OPERATIONS * OUTCOMES.len()),
             reviews,
             call: empty(2 * CODES),
             calls: backend_calls,
@@ -91,10 +91,10 @@ impl Metrics {
     }
 
     pub(crate) fn reviewed(&self, door: &Door, operation: Operation, outcome: &'static str, took: Duration) {
-        let operation = usize::try_from(i32::from(operation)).unwrap_or_default().min(OPERATIONS.len() - 1);
         let position = OUTCOMES.iter().position(|known| *known == outcome).unwrap_or(OUTCOMES.len() - 2);
-        let cell = (door.index * OPERATIONS.len() + operation) * OUTCOMES.len() + position;
-        let labels = [door.name, OPERATIONS[operation], OUTCOMES[position]];
+        let cell = (door.index * OPERATIONS + operation as usize) * OUTCOMES.len() + position;
+        let operation = if operation == Operation::Unknown { "unknown" } else { operation.as_str() };
+        let labels = [door.name, operation, OUTCOMES[position]];
         if let Some(cell) = self.review.get(cell) {
             cell.get_or_init(|| self.reviews.with_label_values(&labels)).observe(took.as_secs_f64());
         }

@@ -1,32 +1,36 @@
 //! One review, from the body to the answer.
 
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::body::Body;
+use bytes::Bytes;
+use http::header::{CONTENT_TYPE, HeaderValue};
+use http::{HeaderMap, Request, Response};
+use sallyport_admission::{Answer, Operation, Patch, Review, Status};
+use sallyport_net::Balancer;
+use sallyport_proto::conversion::Objects;
+use sallyport_proto::v1alpha1::ReviewRequest;
+use sallyport_proto::v1alpha1::mutator_client::MutatorClient;
+use sallyport_proto::v1alpha1::validator_client::ValidatorClient;
+use sallyport_telemetry::trace;
+use serde_json::value::RawValue;
+use tokio::time::Instant;
+use tonic::Code;
+use tracing::{Instrument, Span};
+
 use crate::body;
-use crate::conversion;
 use crate::deadline;
 use crate::door::{Door, Side};
 use crate::failure::Failure;
 use crate::front::State;
 use crate::metrics::Up;
-use axum::body::Body;
-use http::header::{CONTENT_TYPE, HeaderValue};
-use http::{HeaderMap, Request, Response};
-use sallyport_net::Balancer;
-use sallyport_proto::v1alpha1::mutator_client::MutatorClient;
-use sallyport_proto::v1alpha1::validator_client::ValidatorClient;
-use sallyport_proto::v1alpha1::{Operation, ReviewRequest};
-use sallyport_review::{Answer, Patch, Review, Status};
-use sallyport_telemetry::trace;
-use std::sync::Arc;
-use std::time::Duration;
-use tokio::time::Instant;
-use tonic::Code;
-use tracing::{Instrument, Span};
 
 /// Answers a request at a door.
 pub(crate) async fn answer(state: Arc<State>, door: &'static Door, request: Request<Body>) -> Response<Body> {
     let begun = Instant::now();
     let span = trace::server_span("review", request.headers());
-    let mut record = Record { state: &state, door, begun, operation: Operation::Unspecified, outcome: None };
+    let mut record = Record { state: &state, door, begun, operation: Operation::Unknown, outcome: None };
     let granted = deadline::granted(request.uri().query(), state.default_timeout);
     let decided = decide(&state, door, request, begun + granted, &mut record).instrument(span.clone()).await;
     let (outcome, response) = match decided {
@@ -77,12 +81,12 @@ async fn decide(
     let _up = Up::new(&state.metrics.reviews_in_flight);
     let (body, _reservation) = body::read(request.into_body(), state.max_body_bytes, &state.budget).await?;
     let review = Review::parse(&body).map_err(Failure::Envelope)?;
-    let message = conversion::request(&review, &body, door);
-    record.operation = message.operation();
+    let message = ReviewRequest::new(&review.request, objects(&review, &body), door.failure_policy);
+    record.operation = review.request.operation;
     let span = Span::current();
-    span.record("uid", review.uid.as_ref());
-    span.record("operation", review.operation.as_str());
-    span.record("resource", review.resource.resource.as_ref());
+    span.record("uid", review.request.uid.as_ref());
+    span.record("operation", review.operation.as_ref());
+    span.record("resource", review.request.resource.resource.as_ref());
 
     let called = call(state, door, message, deadline).await;
     let mut answer = match called {
@@ -104,7 +108,7 @@ async fn decide(
     let dropped = answer.clean();
     if !dropped.is_empty() {
         state.metrics.dropped_annotations.inc_by(dropped.len() as u64);
-        tracing::warn!(uid = %review.uid, keys = ?dropped, "dropped audit annotations with invalid keys");
+        tracing::warn!(uid = %review.request.uid, keys = ?dropped, "dropped audit annotations with invalid keys");
     }
     let outcome = match (answer.allowed, answer.patch.is_empty()) {
         (false, _) => "denied",
@@ -112,7 +116,18 @@ async fn decide(
         (true, true) => "allowed",
     };
     log_decision(&review, door, outcome, &answer, record.begun.elapsed());
-    Ok((outcome, answer.render(review.api_version, &review.uid)))
+    Ok((outcome, answer.render(review.api_version, &review.request.uid)))
+}
+
+/// The objects of a review that was read from `body`, as slices of it.
+fn objects(review: &Review<'_>, body: &Bytes) -> Objects {
+    let slice =
+        |raw: Option<&RawValue>| raw.map(|raw| body.slice_ref(raw.get().as_bytes())).unwrap_or_default();
+    Objects {
+        object: slice(review.object),
+        old_object: slice(review.old_object),
+        options: slice(review.options),
+    }
 }
 
 /// Has a backend decide.
@@ -133,11 +148,11 @@ async fn call(
             match side {
                 Side::Mutate => {
                     let mut client = MutatorClient::new(channel).max_decoding_message_size(limit);
-                    client.mutate(request).await.map(|answer| conversion::mutated(answer.into_inner()))
+                    client.mutate(request).await.map(|answer| answer.into_inner().into())
                 }
                 Side::Validate => {
                     let mut client = ValidatorClient::new(channel).max_decoding_message_size(limit);
-                    client.validate(request).await.map(|answer| conversion::validated(answer.into_inner()))
+                    client.validate(request).await.map(|answer| answer.into_inner().into())
                 }
             }
         }
@@ -185,14 +200,14 @@ fn log_decision(review: &Review<'_>, door: &Door, outcome: &'static str, answer:
     macro_rules! line {
         ($level:ident, $($more:tt)*) => {
             tracing::$level!(
-                uid = %review.uid,
+                uid = %review.request.uid,
                 door = door.name,
-                operation = review.operation.as_str(),
+                operation = review.operation.as_ref(),
                 resource = %Resource(review),
-                namespace = %review.namespace,
+                namespace = %review.request.namespace,
                 name = %Name(review),
-                user = %review.user_info.username,
-                dry_run = review.dry_run,
+                user = %review.request.user_info.username,
+                dry_run = review.request.dry_run,
                 outcome,
                 duration = took.as_secs_f64(),
                 $($more)*
@@ -208,14 +223,14 @@ fn log_decision(review: &Review<'_>, door: &Door, outcome: &'static str, answer:
 
 fn log_failure(review: &Review<'_>, door: &Door, failure: &Failure, took: Duration) {
     tracing::warn!(
-        uid = %review.uid,
+        uid = %review.request.uid,
         door = door.name,
-        operation = review.operation.as_str(),
+        operation = review.operation.as_ref(),
         resource = %Resource(review),
-        namespace = %review.namespace,
+        namespace = %review.request.namespace,
         name = %Name(review),
-        user = %review.user_info.username,
-        dry_run = review.dry_run,
+        user = %review.request.user_info.username,
+        dry_run = review.request.dry_run,
         error = %failure,
         duration = took.as_secs_f64(),
         "review failed"
@@ -227,7 +242,7 @@ struct Resource<'a, 'b>(&'a Review<'b>);
 
 impl std::fmt::Display for Resource<'_, '_> {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Review { resource, sub_resource, .. } = self.0;
+        let sallyport_admission::Request { resource, sub_resource, .. } = &self.0.request;
         formatter.write_str(&resource.resource)?;
         if !resource.group.is_empty() {
             write!(formatter, ".{}", resource.group)?;
@@ -254,8 +269,8 @@ impl std::fmt::Display for Name<'_, '_> {
         struct Named {
             metadata: Metadata,
         }
-        if !self.0.name.is_empty() {
-            return formatter.write_str(&self.0.name);
+        if !self.0.request.name.is_empty() {
+            return formatter.write_str(&self.0.request.name);
         }
         let named = self.0.object.and_then(|object| serde_json::from_str::<Named>(object.get()).ok());
         match named.map(|named| named.metadata.generate_name) {

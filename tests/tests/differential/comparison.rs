@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use sallyport_admission::warnings;
 use sallyport_policy::Status;
 use sallyport_tests::oracle::{Answer, cleaned};
 use serde_json::Value;
@@ -143,8 +144,11 @@ pub fn differences(
             found.push((Difference::Object, paths.join("; ")));
         }
     }
-    let mine: BTreeSet<_> = ours.warnings.difference(&ours.own_warnings).collect();
-    let other: BTreeSet<_> = theirs.warnings.difference(&ours.own_warnings).collect();
+    // As a webhook's warnings have to be.
+    let cleaned = |warnings: &BTreeSet<String>| -> BTreeSet<String> {
+        warnings.difference(&ours.own_warnings).map(|warning| warnings::line(warning)).collect()
+    };
+    let (mine, other) = (cleaned(&ours.warnings), cleaned(&theirs.warnings));
     if mine != other {
         found.push((Difference::Notes, format!("{mine:?}, the API server {other:?}")));
     }

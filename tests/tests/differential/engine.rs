@@ -4,11 +4,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use sallyport_policy::{
-    FailurePolicy, GroupVersionKind, GroupVersionResource, MutationSet, Mutations, Namespaces, Objects,
-    Operation, Outcome, Request, Review, Status, UserInfo, ValidationSet, Validations,
+    FailurePolicy, MutationSet, Mutations, Namespaces, Objects, Operation, Outcome, Review, Status,
+    ValidationSet, Validations,
 };
 use serde::de::DeserializeOwned;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 /// Compiled policies of both kinds, with what they may see.
 pub struct Engine {
@@ -119,7 +119,10 @@ fn read<T: DeserializeOwned>(object: &Value, into: &mut Vec<T>) -> serde_json::R
 /// Through the door of `Fail`, then that of `Ignore`.
 fn ask(review: &Value, answer: impl Fn(&Review<'_>, FailurePolicy) -> Outcome) -> Said {
     let question = &review["request"];
-    let request = request(question);
+    let body = review.to_string();
+    let parsed = sallyport_admission::Review::parse(body.as_bytes()).unwrap();
+    let request = parsed.request.into_owned();
+    assert_ne!(request.operation, Operation::Unknown, "{}", parsed.operation);
     let mut said = Said::default();
     for door in [FailurePolicy::Fail, FailurePolicy::Ignore] {
         let object = said.changed.as_ref().unwrap_or(&question["object"]).clone();
@@ -132,60 +135,15 @@ fn ask(review: &Value, answer: impl Fn(&Review<'_>, FailurePolicy) -> Outcome) -
             ..Review::of(&request)
         };
         let outcome = answer(&review, door);
-        said.warnings.extend(outcome.warnings);
-        said.notes.extend(outcome.audit_annotations);
-        said.status = said.status.or(outcome.status);
-        if let Some(patch) = outcome.patch {
-            let patch: json_patch::Patch = serde_json::from_slice(&patch).unwrap();
+        said.warnings.extend(outcome.answer.warnings);
+        said.notes.extend(outcome.answer.audit_annotations);
+        said.status = said.status.or(outcome.answer.status);
+        if !outcome.answer.patch.is_empty() {
+            let patch: json_patch::Patch = serde_json::from_slice(&outcome.answer.patch).unwrap();
             let mut object = object;
             json_patch::patch(&mut object, &patch).unwrap();
             said.changed = Some(object);
         }
     }
     said
-}
-
-fn request(request: &Value) -> Request {
-    let text =
-        |pointer: &str| request.pointer(pointer).and_then(Value::as_str).unwrap_or_default().to_owned();
-    let kind = |at: &str| GroupVersionKind {
-        group: text(&format!("/{at}/group")),
-        version: text(&format!("/{at}/version")),
-        kind: text(&format!("/{at}/kind")),
-    };
-    let resource = |at: &str| GroupVersionResource {
-        group: text(&format!("/{at}/group")),
-        version: text(&format!("/{at}/version")),
-        resource: text(&format!("/{at}/resource")),
-    };
-    let list = |value: &Value| -> Vec<String> {
-        value.as_array().into_iter().flatten().map(|item| item.as_str().unwrap().to_owned()).collect()
-    };
-    let user = &request["userInfo"];
-    let extra = user["extra"].as_object().into_iter().flatten();
-    Request {
-        uid: text("/uid"),
-        kind: kind("kind"),
-        resource: resource("resource"),
-        sub_resource: text("/subResource"),
-        request_kind: Some(kind("requestKind")),
-        request_resource: Some(resource("requestResource")),
-        request_sub_resource: text("/requestSubResource"),
-        name: text("/name"),
-        namespace: text("/namespace"),
-        operation: match request["operation"].as_str().unwrap_or_default() {
-            "CREATE" => Operation::Create,
-            "UPDATE" => Operation::Update,
-            "DELETE" => Operation::Delete,
-            "CONNECT" => Operation::Connect,
-            other => panic!("operation {other:?}"),
-        },
-        user_info: UserInfo {
-            username: text("/userInfo/username"),
-            uid: text("/userInfo/uid"),
-            groups: list(&user["groups"]),
-            extra: extra.map(|(key, values)| (key.clone(), list(values))).collect(),
-        },
-        dry_run: request["dryRun"] == json!(true),
-    }
 }

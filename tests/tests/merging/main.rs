@@ -115,12 +115,12 @@ fn mutated(set: &MutationSet, subject: &Subject, object: &Value) -> Answer {
     let bytes = object.to_string();
     let review = Review { object: bytes.as_bytes(), ..Review::of(&request) };
     let outcome = set.review(&review, FailurePolicy::Fail);
-    if let Some(status) = outcome.status.filter(|_| !outcome.allowed) {
+    if let Some(status) = outcome.answer.status.filter(|_| !outcome.answer.allowed) {
         return Err((status.code, status.message));
     }
     let mut result = object.clone();
-    if let Some(patch) = outcome.patch {
-        let patch: json_patch::Patch = serde_json::from_slice(&patch).unwrap();
+    if !outcome.answer.patch.is_empty() {
+        let patch: json_patch::Patch = serde_json::from_slice(&outcome.answer.patch).unwrap();
         json_patch::patch(&mut result, &patch).unwrap();
     }
     Ok(result)

@@ -135,5 +135,5 @@ fn validated(set: &ValidationSet, subject: &Subject, object: &Value) -> Option<S
     let bytes = object.to_string();
     let review = Review { object: bytes.as_bytes(), ..Review::of(&request) };
     let outcome = set.review(&review, FailurePolicy::Fail);
-    outcome.status.filter(|_| !outcome.allowed).map(|status| status.message)
+    outcome.answer.status.filter(|_| !outcome.answer.allowed).map(|status| status.message)
 }

@@ -8,8 +8,8 @@ use std::time::Duration;
 use k8s_openapi::api::authorization::v1::{SubjectAccessReviewSpec, SubjectAccessReviewStatus};
 use kube::core::Status;
 use parking_lot::Mutex;
-use sallyport_policy::{Decision, MutationSet, Outcome, Resource, User, ValidationSet};
-use sallyport_proto::v1alpha1::{GroupVersionKind, GroupVersionResource, Operation, ReviewRequest, UserInfo};
+use sallyport_policy::{Decision, MutationSet, Outcome, Resource, UserInfo, ValidationSet};
+use sallyport_proto::v1alpha1::{self, GroupVersionKind, GroupVersionResource, Operation, ReviewRequest};
 use sallyport_sources::Directory;
 use serde_json::{Value, json};
 use tokio::time::Instant;
@@ -57,8 +57,8 @@ impl Ask for Clerk {
                 "forbidden" => Err(failure(403)),
                 "panics" => panic!("a defect"),
                 _ => {
-                    let allowed = check.user.name == "ann";
-                    let reason = Some(format!("because of {}", check.user.name));
+                    let allowed = check.user.username == "ann";
+                    let reason = Some(format!("because of {}", check.user.username));
                     Ok(SubjectAccessReviewStatus { allowed, reason, ..SubjectAccessReviewStatus::default() })
                 }
             }
@@ -72,7 +72,7 @@ fn access_reviews(clerk: &Clerk) -> AccessReviews {
 
 fn check(user: &str, name: &str) -> Check {
     Check {
-        user: Arc::new(User { name: user.to_owned(), ..User::default() }),
+        user: Arc::new(UserInfo { username: user.to_owned(), ..UserInfo::default() }),
         verb: "get".to_owned(),
         subject: Subject::Resource(Resource { name: name.to_owned(), ..Resource::default() }),
     }
@@ -99,11 +99,11 @@ async fn reviews_that_wait_are_bounded_and_the_others_questions_are_errors() {
 
 #[test]
 fn a_question_is_a_subject_access_review() {
-    let user = User {
-        name: "ann".into(),
+    let user = UserInfo {
+        username: "ann".into(),
         uid: "1".into(),
         groups: vec!["a".into(), "b".into()],
-        extra: vec![("scopes".into(), vec!["x".into()])],
+        extra: [("scopes".into(), vec!["x".into()])].into(),
     };
     let resource = Resource {
         group: "apps".into(),
@@ -114,7 +114,7 @@ fn a_question_is_a_subject_access_review() {
         field_selector: "a=b".into(),
         label_selector: "c in (d)".into(),
     };
-    let spec = |user: User, subject| {
+    let spec = |user: UserInfo, subject| {
         let check = Check { user: Arc::new(user), verb: "patch".into(), subject };
         serde_json::to_value(question(&check).spec).unwrap()
     };
@@ -129,7 +129,7 @@ fn a_question_is_a_subject_access_review() {
     assert_eq!(spec(user, Subject::Resource(resource)), expected);
     let pods = Resource { resource: "pods".into(), ..Resource::default() };
     let expected = json!({"user": "ann", "resourceAttributes": {"resource": "pods", "verb": "patch"}});
-    let ann = User { name: "ann".into(), ..User::default() };
+    let ann = UserInfo { username: "ann".into(), ..UserInfo::default() };
     assert_eq!(spec(ann.clone(), Subject::Resource(pods)), expected);
     let expected = json!({"user": "ann", "nonResourceAttributes": {"path": "/healthz", "verb": "patch"}});
     assert_eq!(spec(ann, Subject::Path("/healthz".into())), expected);
@@ -252,7 +252,7 @@ fn message(user: &str, size: usize) -> ReviewRequest {
         operation: Operation::Create.into(),
         name: "x".into(),
         namespace: "shop".into(),
-        user_info: Some(UserInfo { username: user.into(), ..UserInfo::default() }),
+        user_info: Some(v1alpha1::UserInfo { username: user.into(), ..v1alpha1::UserInfo::default() }),
         object: object.to_string().into(),
         ..ReviewRequest::default()
     }
@@ -325,7 +325,11 @@ async fn expressions_get_the_api_servers_answers() {
             for size in [0, LARGE + 1] {
                 let spec = json!({"validations": [{"expression": expression}]});
                 let (outcome, count) = decide::<ValidationSet>("ValidationPolicy", &[spec], user, size).await;
-                assert_eq!(outcome.allowed, expected, "{user}: {expression}: {:?}", outcome.status);
+                assert_eq!(
+                    outcome.answer.allowed, expected,
+                    "{user}: {expression}: {:?}",
+                    outcome.answer.status
+                );
                 // A service account's first name is not `ann`, and `||` asks on when the first says no.
                 let asked = if user == "ann" && expression.contains("||") { asked.min(1) } else { asked };
                 assert_eq!(count, asked, "{user}: {expression}");
@@ -348,7 +352,7 @@ async fn questions_themselves_are_reviewed_without_asking() {
         format!("!{check}.allowed() && {check}.error().startsWith('no authorizer is connected')");
     let spec = json!({"validations": [{"expression": expression}]});
     let (outcome, count) = decide_about::<ValidationSet>("ValidationPolicy", &[spec], message).await;
-    assert!(outcome.allowed && count == 0, "{outcome:?}");
+    assert!(outcome.answer.allowed && count == 0, "{outcome:?}");
 }
 
 /// Wherever in a policy a question is asked, and however many ask it.
@@ -400,7 +404,7 @@ async fn every_field_of_a_policy_may_ask() {
     for (field, spec, asked) in rows {
         let specs = [spec.clone(), spec];
         let (outcome, count) = decide::<ValidationSet>("ValidationPolicy", &specs, "ann", 0).await;
-        let message = outcome.status.unwrap().message;
+        let message = outcome.answer.status.unwrap().message;
         assert!(
             message.contains("no (policy policy-00)") && message.contains("no (policy policy-01)"),
             "{field}: {message}"
@@ -421,7 +425,7 @@ async fn a_request_asks_so_many_questions_and_no_more() {
         .collect();
     let (outcome, count) = decide::<ValidationSet>("ValidationPolicy", &specs, "ann", 0).await;
     assert_eq!(count, 64);
-    let message = outcome.status.unwrap().message;
+    let message = outcome.answer.status.unwrap().message;
     assert!(message.contains("more than 64 different questions"), "{message}");
     assert!(message.contains("policy-64") && !message.contains("policy-63)"), "{message}");
 }
@@ -445,7 +449,7 @@ async fn mutations_ask_about_what_mutations_made() {
     ];
     for (user, answer, size) in [("ann", "true", 0), ("bob", "false", 0), ("ann", "true", LARGE + 1)] {
         let (outcome, count) = decide::<MutationSet>("MutationPolicy", &specs, user, size).await;
-        let patch: Value = serde_json::from_slice(&outcome.patch.unwrap()).unwrap();
+        let patch: Value = serde_json::from_slice(&outcome.answer.patch).unwrap();
         let expected = json!({"first": answer, "second": answer, "third": "errored"});
         assert_eq!(patch[0]["value"], expected, "{user}");
         // `x`, what the first said, what the third asks; the reinvoked one asks what the second did.

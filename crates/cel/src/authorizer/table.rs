@@ -147,7 +147,7 @@ impl AuthorizerRule {
             Target::Resource(resource) => ("", resource),
         };
         [
-            (&self.user, attributes.user.name.as_str()),
+            (&self.user, attributes.user.username.as_str()),
             (&self.verb, attributes.verb),
             (&self.group, &resource.group),
             (&self.resource, &resource.resource),

@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use crate::authorizer::{Authorizer, Decision, Resource, User};
+use sallyport_admission::UserInfo;
+
+use crate::authorizer::{Authorizer, Decision, Resource};
 
 /// An authorizer, a question that is being put together, or an answer.
 #[derive(Clone, Debug)]
@@ -30,5 +32,5 @@ impl Authorization<'_> {
 #[derive(Clone, Debug)]
 pub(crate) struct Caller<'a> {
     pub(crate) authorizer: &'a dyn Authorizer,
-    pub(crate) user: Arc<User>,
+    pub(crate) user: Arc<UserInfo>,
 }

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
+use sallyport_admission::UserInfo;
 use sallyport_cel::{
-    Activation, Attributes, Authorizer, AuthorizerTable, Decision, Limits, Program, Resource, Scope, User,
-    Value,
+    Activation, Attributes, Authorizer, AuthorizerTable, Decision, Limits, Program, Resource, Scope, Value,
 };
 use serde_json::{Value as Json, json};
 
@@ -12,7 +12,7 @@ fn evaluate(source: &str, authorizer: &dyn Authorizer) -> Result<(Json, u64), St
     let mut scope = Scope::default();
     scope.declare_authorizer();
     let program = Program::compile(source, &scope).map_err(|error| error.to_string())?;
-    let user = Arc::new(User { name: "alice".to_owned(), ..User::default() });
+    let user = Arc::new(UserInfo { username: "alice".to_owned(), ..UserInfo::default() });
     let resource = Resource {
         resource: "pods".to_owned(),
         namespace: "shop".to_owned(),

@@ -2,9 +2,7 @@
 
 use std::sync::Arc;
 
-use sallyport_cel::{
-    Activation, Authorizer, Budget, Limits, Program, Resource, Scope, Type, User, Value as Cel,
-};
+use sallyport_cel::{Activation, Authorizer, Budget, Limits, Program, Resource, Scope, Type, Value as Cel};
 use sallyport_document::Node;
 use serde_json::Value;
 
@@ -203,7 +201,7 @@ impl<'a> Inputs<'a> {
             }
         }
         if let Some((request, authorizer)) = self.asking {
-            let user = Arc::new(user(request));
+            let user = Arc::new(request.user_info.clone());
             let resource = Resource {
                 group: request.resource.group.clone(),
                 resource: request.resource.resource.clone(),
@@ -226,14 +224,4 @@ impl<'a> Inputs<'a> {
 
 fn cel(value: Option<Node<'_>>) -> Cel<'_> {
     value.map_or_else(Cel::null, Cel::from)
-}
-
-fn user(request: &Request) -> User {
-    let info = &request.user_info;
-    User {
-        name: info.username.clone(),
-        uid: info.uid.clone(),
-        groups: info.groups.clone(),
-        extra: info.extra.iter().map(|(key, values)| (key.clone(), values.clone())).collect(),
-    }
 }

@@ -1,20 +1,11 @@
 //! Qualified names, as the keys of labels and the keys of audit annotations are.
 
-/// Longest name part of a qualified name.
-pub(crate) const MAX_NAME_PART: usize = 63;
+pub(crate) use sallyport_admission::annotations::{
+    LONGEST_KEY as MAX_NAME_PART, is_valid_key as is_name_part,
+};
+
 /// Longest domain before a name part.
 const MAX_DOMAIN: usize = 253;
-
-/// Returns whether `name` can be the name part of a qualified name.
-pub(crate) fn is_name_part(name: &str) -> bool {
-    let inner = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
-    let ends = |byte: Option<&u8>| byte.is_some_and(u8::is_ascii_alphanumeric);
-    let bytes = name.as_bytes();
-    bytes.len() <= MAX_NAME_PART
-        && bytes.iter().all(|byte| inner(*byte))
-        && ends(bytes.first())
-        && ends(bytes.last())
-}
 
 /// Returns whether `name` can be the key of a label: a name part, with a domain and a slash before it or without.
 pub(crate) fn is_qualified_name(name: &str) -> bool {

@@ -63,7 +63,7 @@ pub struct Mutations {
 /// };
 /// let review = Review { object: br#"{"metadata": {"labels": {}}}"#, ..Review::of(&request) };
 /// let outcome = set.review(&review, FailurePolicy::Fail);
-/// let patch: Value = serde_json::from_slice(&outcome.patch.unwrap())?;
+/// let patch: Value = serde_json::from_slice(&outcome.answer.patch)?;
 /// assert_eq!(patch, json!([{"op": "add", "path": "/metadata/labels/team", "value": "web"}]));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```

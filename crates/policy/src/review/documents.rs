@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::error::PolicyError;
 use crate::family::Family;
-use crate::request::{Request, Review};
+use crate::request::{self, Request, Review};
 use crate::review::namespaces::Namespaces;
 
 type Parsed<'a> = OnceCell<Result<Option<Document<'a>>, PolicyError>>;
@@ -72,7 +72,7 @@ impl<'a> Documents<'a> {
         let request = cell.get_or_init(|| {
             let options = parse("options", self.review.options)?;
             let options = options.map_or(Value::Null, |options| options.root().to_value());
-            to_document("request", &self.review.request.document(options, with_empty))
+            to_document("request", &request::document(self.review.request, options, with_empty))
         });
         request.as_ref().map(Document::root).map_err(Clone::clone)
     }

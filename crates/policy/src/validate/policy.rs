@@ -1,5 +1,6 @@
 //! One validation policy, compiled.
 
+use sallyport_admission::annotations::LONGEST_VALUE;
 use sallyport_api::{AuditAnnotation, FailurePolicy, MatchConstraints, OperationType, ParamKind};
 use sallyport_cel::{Activation, Budget, Scope, Type};
 use sallyport_document::Node;
@@ -23,9 +24,6 @@ use crate::validate::annotation;
 use crate::validate::findings::{Findings, Report};
 use crate::validate::source::ValidationSource;
 use crate::validate::validation::CompiledValidation;
-
-/// Longest value of an audit annotation, in bytes.
-const MAX_ANNOTATION_BYTES: usize = 10 * 1024;
 
 /// One compiled policy.
 #[derive(Debug)]
@@ -163,7 +161,7 @@ impl CompiledValidations {
             }
         }
         for (suffix, values) in annotations {
-            let value = shorten(&values.join(", "), MAX_ANNOTATION_BYTES);
+            let value = shorten(&values.join(", "), LONGEST_VALUE);
             let key = annotation::long_key(report.name, suffix);
             report.gathering.audit_annotations.insert(key, value);
         }
@@ -234,5 +232,5 @@ fn evaluate_annotation(
         return Ok(None);
     }
     let text = value.as_str().ok_or_else(|| expression.mistyped("a string or null", &value))?.trim();
-    Ok((!text.is_empty()).then(|| shorten(text, MAX_ANNOTATION_BYTES)))
+    Ok((!text.is_empty()).then(|| shorten(text, LONGEST_VALUE)))
 }

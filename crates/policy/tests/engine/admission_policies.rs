@@ -125,7 +125,7 @@ fn refusals_are_worded_as_by_the_api_server() {
     ];
     for (spec, code, reason, expected) in rows {
         let outcome = deny(&spec);
-        let status = outcome.status.as_ref().unwrap_or_else(|| panic!("{spec}"));
+        let status = outcome.answer.status.as_ref().unwrap_or_else(|| panic!("{spec}"));
         let message = format!("{prefix}{expected}");
         assert_eq!(
             (status.code, status.reason.as_str(), &status.message),
@@ -137,7 +137,7 @@ fn refusals_are_worded_as_by_the_api_server() {
     }
     let skipped = json!({"validations": [{"expression": "false"}], "matchConditions": [
         {"name": "a", "expression": erring}, {"name": "b", "expression": "false"}]});
-    assert!(deny(&skipped).allowed, "fact 8: a false condition beats one that errs");
+    assert!(deny(&skipped).answer.allowed, "fact 8: a false condition beats one that errs");
     let without_settings = json!({"paramKind": {"apiVersion": "v1", "kind": "ConfigMap"},
         "validations": [{"expression": "params.data.limit == '1'"}]});
     let expected =
@@ -150,7 +150,7 @@ fn refusals_are_worded_as_by_the_api_server() {
     assert_eq!(message(&deny(&sparse)), expected, "empty fields of the request are left out");
     let blind = json!({"validations": [{"expression": "namespaceObject.metadata.name != 'default'"}],
         "matchConditions": [{"name": "a", "expression": "namespaceObject == null"}]});
-    assert!(!deny(&blind).allowed, "conditions do not see the namespace, validations do");
+    assert!(!deny(&blind).answer.allowed, "conditions do not see the namespace, validations do");
 }
 
 /// Facts 10 and 11.
@@ -160,30 +160,30 @@ fn actions_apply_to_failures_and_errors_alike() {
         {"expression": "object.x == 1"}, {"expression": "false", "message": "a < b"}]});
     let warned =
         validate(validations(&spec, json!({"validationActions": ["Warn", "Audit"]})), FailurePolicy::Fail);
-    assert!(warned.allowed);
+    assert!(warned.answer.allowed);
     let told = |text: &str| {
         format!("Validation failed for ValidatingAdmissionPolicy 'p' with binding 'p-binding': {text}")
     };
     assert_eq!(
-        warned.warnings,
+        warned.answer.warnings,
         [told("expression 'object.x == 1' resulted in error: no such key: x"), told("a < b")]
     );
     let expected = r#"[{"message":"expression 'object.x == 1' resulted in error: no such key: x","policy":"p","binding":"p-binding","expressionIndex":0,"validationActions":["Warn","Audit"]}]"#;
-    assert_eq!(warned.audit_annotations["validation_failure"], expected);
+    assert_eq!(warned.answer.audit_annotations["validation_failure"], expected);
 
     let mut ignored = spec.clone();
     ignored["failurePolicy"] = json!("Ignore");
     let audited = validations(&ignored, json!({"validationActions": ["Audit"]}));
     let audited = validate(audited, FailurePolicy::Ignore);
     let expected = r#"[{"message":"a \u003c b","policy":"p","binding":"p-binding","expressionIndex":1,"validationActions":["Audit"]}]"#;
-    assert_eq!(audited.audit_annotations["validation_failure"], expected);
+    assert_eq!(audited.answer.audit_annotations["validation_failure"], expected);
 
     let annotated = json!({"auditAnnotations": [
         {"key": "bad", "valueExpression": "string(object.x)"}, {"key": "good", "valueExpression": "'v'"}]});
     let bound = json!({"validationActions": ["Warn"]});
     let outcome = validate(validations(&annotated, bound), FailurePolicy::Fail);
     assert!(message(&outcome).contains("expression 'string(object.x)' resulted in error: no such key: x"));
-    assert_eq!(outcome.audit_annotations["p.good"], "v");
+    assert_eq!(outcome.answer.audit_annotations["p.good"], "v");
 }
 
 /// Audit annotations that spend the budget: one decision in place of all others, which obeys failure policy and
@@ -211,16 +211,19 @@ fn annotations_that_spend_the_budget_are_one_decision() {
         "validation failed due to running out of cost budget, no further validation rules will be run";
     let affordable = judged(12, "Deny", FailurePolicy::Fail);
     assert!(message(&affordable).ends_with("denied request: no"), "{affordable:?}");
-    assert_eq!(affordable.audit_annotations.len(), 12);
+    assert_eq!(affordable.answer.audit_annotations.len(), 12);
 
     let denied = judged(13, "Deny", FailurePolicy::Fail);
     assert!(message(&denied).contains(spent) && !message(&denied).ends_with("no"), "{denied:?}");
-    assert_eq!((denied.status.as_ref().unwrap().code, denied.audit_annotations.len()), (422, 0));
+    assert_eq!(
+        (denied.answer.status.as_ref().unwrap().code, denied.answer.audit_annotations.len()),
+        (422, 0)
+    );
     let warned = judged(13, "Warn", FailurePolicy::Fail);
-    assert!(warned.allowed && warned.warnings.len() == 1, "{warned:?}");
-    assert!(warned.warnings[0].contains(spent), "{warned:?}");
+    assert!(warned.answer.allowed && warned.answer.warnings.len() == 1, "{warned:?}");
+    assert!(warned.answer.warnings[0].contains(spent), "{warned:?}");
     let ignored = judged(13, "Deny", FailurePolicy::Ignore);
-    assert!(ignored.allowed && ignored.warnings.is_empty(), "{ignored:?}");
+    assert!(ignored.answer.allowed && ignored.answer.warnings.is_empty(), "{ignored:?}");
 }
 
 #[test]
@@ -249,12 +252,16 @@ fn a_binding_narrows_and_a_policy_without_one_is_not_in_force() {
     ];
     for (resources, allowed) in rows {
         let bound = json!({"validationActions": ["Deny"], "matchResources": resources});
-        assert_eq!(validate(validations(&spec, bound), FailurePolicy::Fail).allowed, allowed, "{resources}");
+        assert_eq!(
+            validate(validations(&spec, bound), FailurePolicy::Fail).answer.allowed,
+            allowed,
+            "{resources}"
+        );
     }
     let mut unbound = validations(&spec, json!({"validationActions": ["Deny"]}));
     unbound.bindings.clear();
     let outcome = validate(unbound, FailurePolicy::Fail);
-    assert!(outcome.allowed && outcome.results.is_empty());
+    assert!(outcome.answer.allowed && outcome.results.is_empty());
 }
 
 fn patch(expression: &str) -> Value {
@@ -271,7 +278,7 @@ fn a_failing_mutation_does_not_stop_the_others() {
         patch("[JSONPatch{op: 'remove', path: '/spec/none'}]"),
     ]});
     let refused = mutate(mutations(&spec), FailurePolicy::Fail);
-    let status = refused.status.unwrap();
+    let status = refused.answer.status.unwrap();
     let told = |text: &str| format!("policy 'p' with binding 'p-binding' denied request: JSON Patch: {text}");
     let first = told("add operation does not apply: doc is missing path: \"/spec/none/x\": missing value");
     assert_eq!((status.code, status.reason.as_str(), &status.message), (403, "Invalid", &first));
@@ -320,7 +327,8 @@ fn what_the_api_server_cannot_decode_is_refused_also_under_ignore() {
         let mut request = pod_request(Operation::Create);
         kind.clone_into(&mut request.kind.kind);
         let object = pod(json!({}), json!({})).to_string();
-        let status = set.review(&review(&request, object.as_bytes()), FailurePolicy::Ignore).status.unwrap();
+        let status =
+            set.review(&review(&request, object.as_bytes()), FailurePolicy::Ignore).answer.status.unwrap();
         let causes: Vec<String> = status.causes.into_iter().map(|cause| cause.message).collect();
         (status.code, status.message, causes)
     };
@@ -353,7 +361,7 @@ fn a_policy_is_reinvoked_after_its_own_change_but_not_one_that_was_skipped() {
     }
     let skipped = json!({"variables": variables, "mutations": [patch], "reinvocationPolicy": "IfNeeded",
         "matchConditions": [{"name": "late", "expression": "has(object.metadata.labels.n)"}]});
-    assert_eq!(mutate(mutations(&skipped), FailurePolicy::Fail).patch, None);
+    assert!(mutate(mutations(&skipped), FailurePolicy::Fail).answer.patch.is_empty());
 }
 
 /// Both families of one name are two policies; ours keep their words.
@@ -487,5 +495,5 @@ fn a_broken_policy_denies_under_fail() {
         message(&outcome)
             .starts_with("ValidatingAdmissionPolicy 'p' denied request: failed to configure policy: ")
     );
-    assert_eq!(outcome.status.unwrap().code, 422);
+    assert_eq!(outcome.answer.status.unwrap().code, 422);
 }

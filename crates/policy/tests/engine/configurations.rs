@@ -26,7 +26,7 @@ fn applied(request: &Request, object: &Value, expression: &str) -> Result<Value,
     assert_eq!(set.policies()[0].message, "", "{expression}");
     let bytes = object.to_string();
     let outcome = set.review(&review(request, bytes.as_bytes()), FailurePolicy::Fail);
-    if outcome.allowed { Ok(patched(object, &outcome)) } else { Err(message(&outcome).to_owned()) }
+    if outcome.answer.allowed { Ok(patched(object, &outcome)) } else { Err(message(&outcome).to_owned()) }
 }
 
 fn in_pod(spec: &Value, fields: &str) -> Result<Value, String> {
@@ -76,7 +76,7 @@ fn a_configuration_that_says_what_is_there_changes_nothing() {
     let bytes = object.to_string();
     let request = pod_request(Operation::Create);
     let outcome = set.review(&review(&request, bytes.as_bytes()), FailurePolicy::Fail);
-    assert!(outcome.allowed && outcome.patch.is_none(), "{outcome:?}");
+    assert!(outcome.answer.allowed && outcome.answer.patch.is_empty(), "{outcome:?}");
 }
 
 /// What the API server lets pass although it cuts numbers off.

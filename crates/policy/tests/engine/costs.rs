@@ -14,12 +14,12 @@ const SPENT: &str =
 /// Code and message of the refusal, if there is one.
 fn judged(spec: &str) -> Option<(u16, String)> {
     let outcome = validate(&validation_set(&[&validate_pods("p", spec)]), &pod(json!({}), json!({})));
-    if outcome.allowed {
+    if outcome.answer.allowed {
         assert!(outcome.results.iter().all(|result| result.result == ResultKind::Allowed));
         return None;
     }
     let text = message(&outcome).to_owned();
-    outcome.status.map(|status| (status.code, text))
+    outcome.answer.status.map(|status| (status.code, text))
 }
 
 fn repeated(count: usize, item: &str) -> String {
@@ -90,12 +90,12 @@ fn the_authorizer_of_a_review_answers() {
     ] {
         let table = table(rule.clone());
         let review = Review { authorizer: &table, ..review(&request, object.as_bytes()) };
-        assert_eq!(set.review(&review, FailurePolicy::Fail).allowed, allowed, "{rule}");
+        assert_eq!(set.review(&review, FailurePolicy::Fail).answer.allowed, allowed, "{rule}");
     }
     // The condition is false then.
     let silent = AuthorizerTable::default();
     let review = Review { authorizer: &silent, ..review(&request, object.as_bytes()) };
-    assert!(set.review(&review, FailurePolicy::Fail).allowed);
+    assert!(set.review(&review, FailurePolicy::Fail).answer.allowed);
 }
 
 /// A policy that depends on an answer can see that there is none.

@@ -126,17 +126,17 @@ fn a_policy_that_never_was_good_is_an_error_for_what_it_matches() {
     let object = pod(json!({}), json!({}));
     let outcome = mutate(&set, &object);
     assert!(message(&outcome).starts_with("policy p: the policy is not valid: mutations[0].overlay"));
-    assert_eq!(outcome.status.unwrap().code, 500);
+    assert_eq!(outcome.answer.status.unwrap().code, 500);
     let mut request = pod_request(Operation::Create);
     request.resource.resource = "secrets".to_owned();
-    assert!(set.review(&review(&request, b"{}"), FailurePolicy::Fail).allowed);
+    assert!(set.review(&review(&request, b"{}"), FailurePolicy::Fail).answer.allowed);
 
     let ignored =
         mutate_pods("p", "  failurePolicy: Ignore", "  - overlay: {metadata: {labels: {a: '${{ 1 + }}'}}}");
     let set = MutationSet::compile(mutations(&[&ignored]), namespaces(), None);
     let request = pod_request(Operation::Create);
     let bytes = object.to_string();
-    assert!(set.review(&review(&request, bytes.as_bytes()), FailurePolicy::Ignore).allowed);
+    assert!(set.review(&review(&request, bytes.as_bytes()), FailurePolicy::Ignore).answer.allowed);
 }
 
 #[test]
@@ -158,7 +158,7 @@ fn a_policy_that_was_good_stays_in_its_last_good_form() {
     assert_eq!(set.policies()[0].state, PolicyState::Active);
     assert_eq!(patch(&mutate(&set, &object))[0]["value"], "better");
     set = MutationSet::compile(Vec::new(), namespaces(), Some(&set));
-    assert!(mutate(&set, &object).patch.is_none());
+    assert!(mutate(&set, &object).answer.patch.is_empty());
 }
 
 #[test]
@@ -174,7 +174,7 @@ fn constraints_that_cannot_be_read_match_nothing_and_say_so() {
     );
     assert!(status.message.contains("matches nothing"));
     let request = pod_request(Operation::Create);
-    assert!(set.review(&review(&request, b"{}"), FailurePolicy::Fail).allowed);
+    assert!(set.review(&review(&request, b"{}"), FailurePolicy::Fail).answer.allowed);
 }
 
 #[test]

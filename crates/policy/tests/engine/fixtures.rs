@@ -196,8 +196,11 @@ pub fn validate(set: &ValidationSet, object: &Value) -> Outcome {
 
 /// The patch of an outcome; an empty list for none.
 pub fn patch(outcome: &Outcome) -> Value {
-    assert!(outcome.allowed, "{:?}", outcome.status);
-    outcome.patch.as_ref().map_or_else(|| json!([]), |patch| serde_json::from_slice(patch).unwrap())
+    assert!(outcome.answer.allowed, "{:?}", outcome.answer.status);
+    match &outcome.answer.patch[..] {
+        [] => json!([]),
+        patch => serde_json::from_slice(patch).unwrap(),
+    }
 }
 
 /// The object with the outcome's patch applied by the oracle.
@@ -210,6 +213,6 @@ pub fn patched(object: &Value, outcome: &Outcome) -> Value {
 
 /// The message of a refusal.
 pub fn message(outcome: &Outcome) -> &str {
-    assert!(!outcome.allowed);
-    &outcome.status.as_ref().unwrap().message
+    assert!(!outcome.answer.allowed);
+    &outcome.answer.status.as_ref().unwrap().message
 }

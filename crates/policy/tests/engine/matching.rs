@@ -184,7 +184,7 @@ fn an_unknown_namespace_is_an_error_unless_its_name_decides() {
     let both = set(&format!("{{{by_name}, matchLabels: {{a: b}}}}"));
     let outcome = both.review(&review(&request, b"{}"), FailurePolicy::Fail);
     assert_eq!(message(&outcome), "policy p: namespace elsewhere is not known to this source");
-    assert_eq!(outcome.status.unwrap().code, 500);
+    assert_eq!(outcome.answer.status.unwrap().code, 500);
     request.namespace = "kube-system".to_owned();
     assert!(!matches(&both, &request, &json!({})));
     // Known namespaces have the label of their name.

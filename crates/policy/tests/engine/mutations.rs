@@ -37,7 +37,7 @@ fn sys_1_opt_in_is_case_insensitive_and_everything_else_stays_out() {
         [("y", true), ("YES", true), ("True", true), ("on", true), ("no", false), ("", false)]
     {
         let outcome = mutate(&set, &pod(json!({"example.dev/inject": value}), json!({})));
-        assert_eq!(outcome.patch.is_some(), injected, "{value}");
+        assert_eq!(outcome.answer.patch.is_empty(), !injected, "{value}");
     }
     let outcome = mutate(&set, &json!({"metadata": {}, "spec": {"containers": []}}));
     assert_eq!(results(&outcome), [ResultKind::Skipped]);
@@ -62,7 +62,7 @@ fn sys_2_every_container_gets_the_mount() {
         ])
     );
     let outcome = mutate(&set, &pod(json!(null), json!({"hello": "false"})));
-    assert_eq!((outcome.patch, outcome.results.len()), (None, 0));
+    assert_eq!((outcome.answer.patch.is_empty(), outcome.results.len()), (true, 0));
 }
 
 /// C-33: absent, null and empty parents.
@@ -244,8 +244,8 @@ fn errors_name_policy_and_expression_and_follow_the_failure_policy() {
         let outcome = mutate(&mutation_set(&[&failing]), &object);
         assert!(message(&outcome).starts_with("policy b-failing: "), "{outcome:?}");
         assert!(message(&outcome).contains(expected), "{outcome:?}");
-        assert_eq!(outcome.status.as_ref().unwrap().code, code);
-        assert_eq!(outcome.patch, None);
+        assert_eq!(outcome.answer.status.as_ref().unwrap().code, code);
+        assert!(outcome.answer.patch.is_empty());
 
         // Under Ignore the others' changes stand, and nothing of the failed one's does.
         let ignored = mutate_pods(
@@ -270,7 +270,7 @@ fn elements_of_for_each_are_bounded() {
     let mut object = pod(json!({}), json!({}));
     object["spec"]["many"] = json!((0..1001).map(|n| n.to_string()).collect::<Vec<_>>());
     let outcome = mutate(&mutation_set(&[&policy]), &object);
-    assert_eq!(outcome.status.as_ref().unwrap().code, 500);
+    assert_eq!(outcome.answer.status.as_ref().unwrap().code, 500);
     assert!(message(&outcome).contains("1001 elements are more than the 1000 allowed"), "{outcome:?}");
 }
 
@@ -282,12 +282,12 @@ fn an_unreadable_object_is_an_error_only_where_a_policy_matches() {
     let mut request = pod_request(Operation::Create);
     for object in ["[]", "\"text\"", "{", &deep] {
         let outcome = set.review(&review(&request, object.as_bytes()), FailurePolicy::Fail);
-        assert_eq!(outcome.status.as_ref().unwrap().code, 500, "{object}");
+        assert_eq!(outcome.answer.status.as_ref().unwrap().code, 500, "{object}");
         assert!(message(&outcome).starts_with("policy p: failed to read object: "), "{outcome:?}");
     }
     request.resource.resource = "secrets".to_owned();
     for object in ["[]", "{", &deep] {
-        assert!(set.review(&review(&request, object.as_bytes()), FailurePolicy::Fail).allowed);
+        assert!(set.review(&review(&request, object.as_bytes()), FailurePolicy::Fail).answer.allowed);
     }
 }
 
@@ -337,7 +337,7 @@ fn a_delete_has_no_object_and_no_patch() {
         let mut review = review(&request, object);
         review.old_object = old.as_bytes();
         let outcome = set.review(&review, FailurePolicy::Fail);
-        assert_eq!((outcome.allowed, outcome.patch), (true, None));
+        assert_eq!((outcome.answer.allowed, outcome.answer.patch.is_empty()), (true, true));
     }
 }
 
@@ -422,6 +422,6 @@ fn elements_of_for_each_share_room_and_time() {
     ] {
         let outcome = mutate(&mutation_set(&[&mutate_pods("p", "", &mutation)]), &object);
         assert!(message(&outcome).contains(expected), "{outcome:?}");
-        assert_eq!(outcome.status.as_ref().unwrap().code, 500);
+        assert_eq!(outcome.answer.status.as_ref().unwrap().code, 500);
     }
 }

@@ -144,11 +144,11 @@ fn references_are_resolved_as_by_the_api_server() {
         let row = format!("{kind:?} {reference:?} {namespace:?}");
         match expected {
             Ok(settings) => {
-                assert!(outcome.allowed, "{row}: {:?}", outcome.status);
+                assert!(outcome.answer.allowed, "{row}: {:?}", outcome.answer.status);
                 let warned = |name: &&str| {
                     format!("Validation failed for ValidatingAdmissionPolicy 'p' with binding 'b': {name}")
                 };
-                assert_eq!(outcome.warnings, settings.iter().map(warned).collect::<Vec<_>>(), "{row}");
+                assert_eq!(outcome.answer.warnings, settings.iter().map(warned).collect::<Vec<_>>(), "{row}");
             }
             Err(problem) => {
                 let (bound, what) = if problem.starts_with("failed to find") {
@@ -160,7 +160,7 @@ fn references_are_resolved_as_by_the_api_server() {
                     "ValidatingAdmissionPolicy 'p'{bound} denied request: failed to configure {what}: {problem}"
                 );
                 assert_eq!(message(&outcome), expected, "{row}");
-                assert_eq!(outcome.status.unwrap().code, 422, "{row}");
+                assert_eq!(outcome.answer.status.unwrap().code, 422, "{row}");
             }
         }
     }
@@ -194,7 +194,7 @@ spec:
 fn settings_can_stand_in_the_policy() {
     let mut object = pod(json!({}), json!({}));
     let set = validation_set(&[LIMIT]);
-    assert!(crate::fixtures::validate(&set, &object).allowed);
+    assert!(crate::fixtures::validate(&set, &object).answer.allowed);
     let outcome = crate::fixtures::mutate(&mutation_set(&[LABEL]), &object);
     assert_eq!(patched(&object, &outcome)["metadata"]["labels"], json!({"team": "a"}));
     object["spec"]["containers"].as_array_mut().unwrap().push(json!({"name": "b"}));

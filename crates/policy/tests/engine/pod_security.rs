@@ -41,11 +41,11 @@ fn verdict(set: &ValidationSet, pod: &Value) -> Result<bool, String> {
     let request = pod_request(Operation::Create);
     let bytes = pod.to_string();
     let outcome = set.review(&review(&request, bytes.as_bytes()), FailurePolicy::Fail);
-    let message = outcome.status.as_ref().map(|status| status.message.clone()).unwrap_or_default();
+    let message = outcome.answer.status.as_ref().map(|status| status.message.clone()).unwrap_or_default();
     if message.contains("no such") || message.contains("failed to") {
         return Err(message);
     }
-    Ok(outcome.allowed)
+    Ok(outcome.answer.allowed)
 }
 
 #[test]
@@ -114,7 +114,7 @@ fn pods_from_before_can_be_changed_and_kube_system_is_left_alone() {
         let mut review = review(&request, new.as_bytes());
         review.old_object = old.as_deref().unwrap_or_default().as_bytes();
         let outcome = set.review(&review, FailurePolicy::Fail);
-        let given = outcome.status.as_ref().map(|status| status.message.as_str());
+        let given = outcome.answer.status.as_ref().map(|status| status.message.as_str());
         match message {
             None => assert_eq!(given, None, "{namespace} {operation:?} {new}"),
             Some(part) => {

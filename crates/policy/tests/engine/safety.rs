@@ -44,9 +44,9 @@ fn sys_1_6_updates_of_pods_keep_only_what_the_api_server_takes() {
         json!({"containers": [{"name": "sleep", "image": "newer"}], "activeDeadlineSeconds": 60, "priority": 7,
                "tolerations": [{"key": "old"}, {"key": "new"}]})
     );
-    assert_eq!(outcome.warnings.len(), 1);
+    assert_eq!(outcome.answer.warnings.len(), 1);
     for part in ["policy eager", "spec.containers", "spec.hostNetwork", "spec.priority", "spec.volumes"] {
-        assert!(outcome.warnings[0].contains(part), "{part} in {:?}", outcome.warnings);
+        assert!(outcome.answer.warnings[0].contains(part), "{part} in {:?}", outcome.answer.warnings);
     }
 }
 
@@ -55,9 +55,9 @@ fn sys_1_6_an_update_with_nothing_left_to_do_makes_no_patch() {
     let policy = mutate_pods("eager", "", "  - overlay: {spec: {containers: [{name: sidecar}]}}");
     let object = pod(json!({}), json!({}));
     let outcome = update(&policy, &object, &object, "");
-    assert_eq!(outcome.patch, None);
+    assert!(outcome.answer.patch.is_empty());
     assert_eq!(outcome.results[0].result, ResultKind::Unchanged);
-    assert_eq!(outcome.warnings.len(), 1);
+    assert_eq!(outcome.answer.warnings.len(), 1);
 }
 
 #[test]
@@ -66,7 +66,7 @@ fn sys_1_6_a_removal_alone_is_taken_back_too() {
     let mut object = pod(json!({}), json!({}));
     object["spec"]["priority"] = json!(7);
     let outcome = update(&policy, &object, &object, "");
-    assert_eq!((outcome.patch, outcome.warnings.len()), (None, 1));
+    assert_eq!((outcome.answer.patch.is_empty(), outcome.answer.warnings.len()), (true, 1));
 }
 
 /// Kubernetes: scheduling gates of an existing pod can be removed, and nothing else.
@@ -88,13 +88,18 @@ fn sys_1_6_scheduling_gates_may_go_but_not_come() {
         let outcome = update(&mutate_pods("eager", "", &mutation), &object, &object, "");
         let result = patched(&object, &outcome);
         assert_eq!(result["spec"].get("schedulingGates"), expected.as_ref(), "{operation}");
-        assert_eq!(!outcome.warnings.is_empty(), restored, "{operation}: {:?}", outcome.warnings);
+        assert_eq!(
+            !outcome.answer.warnings.is_empty(),
+            restored,
+            "{operation}: {:?}",
+            outcome.answer.warnings
+        );
     }
     // A pod that never had any gets none.
     let object = pod(json!({}), json!({}));
     let mutation = "  - overlay: {spec: {schedulingGates: [{name: a}]}}";
     let outcome = update(&mutate_pods("eager", "", mutation), &object, &object, "");
-    assert_eq!((outcome.patch, outcome.warnings.len()), (None, 1));
+    assert_eq!((outcome.answer.patch.is_empty(), outcome.answer.warnings.len()), (true, 1));
 }
 
 #[test]
@@ -129,14 +134,14 @@ fn mirror_pods_are_left_alone_at_both_doors() {
             [mutations.review(&review, FailurePolicy::Fail), validations.review(&review, FailurePolicy::Fail)]
         {
             assert!(
-                outcome.allowed && outcome.patch.is_none() && outcome.results.is_empty(),
+                outcome.answer.allowed && outcome.answer.patch.is_empty() && outcome.results.is_empty(),
                 "{operation:?}"
             );
         }
     }
     let ordinary = pod(json!({}), json!({})).to_string();
     let request = pod_request(Operation::Create);
-    assert!(!validations.review(&review(&request, ordinary.as_bytes()), FailurePolicy::Fail).allowed);
+    assert!(!validations.review(&review(&request, ordinary.as_bytes()), FailurePolicy::Fail).answer.allowed);
 }
 
 /// Whoever sends a request can write the mark into what is sent. Only that of a pod counts, and only one that
@@ -168,7 +173,7 @@ fn the_mark_of_mirror_pods_is_no_way_past_the_policies() {
         review.old_object = old.as_bytes();
         let row = format!("{operation:?} {sub_resource} {kind}");
         let outcome = validations.review(&review, FailurePolicy::Fail);
-        assert_eq!(outcome.allowed, left_alone, "{row}");
+        assert_eq!(outcome.answer.allowed, left_alone, "{row}");
         let outcome = mutations.review(&review, FailurePolicy::Fail);
         assert_eq!(outcome.results.is_empty(), left_alone, "{row}");
     }

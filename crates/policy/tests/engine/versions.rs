@@ -200,11 +200,11 @@ fn equivalent_policies_see_the_version_that_they_name() {
         );
         let sent = object(&format!("{}/{}", request.kind.group, request.kind.version));
         let found = outcome(&refuse(&format!("{{{rules}}}")), &request, &sent);
-        let found = if found.allowed { "" } else { message(&found) };
+        let found = if found.answer.allowed { "" } else { message(&found) };
         let found = found.trim_start_matches("policy p: ").trim_end_matches(" (policy p)");
         assert_eq!(found, expected, "{rules} {:?}", request.resource);
         let found = outcome(&refuse(&format!("{{{rules}, matchPolicy: Exact}}")), &request, &sent);
-        assert_eq!(!found.allowed, exact, "{rules} Exact");
+        assert_eq!(!found.answer.allowed, exact, "{rules} Exact");
     }
 }
 
@@ -222,7 +222,7 @@ fn events_are_the_same_in_both_groups() {
         };
         let found = outcome(&refuse(&rules("", "Equivalent")), &asked, &sent);
         assert!(message(&found).contains("the policy is for /v1, Kind=Event"), "{name}: {}", message(&found));
-        assert!(outcome(&refuse(&rules("", "Exact")), &asked, &sent).allowed, "{name}");
+        assert!(outcome(&refuse(&rules("", "Exact")), &asked, &sent).answer.allowed, "{name}");
         assert_eq!(
             message(&outcome(&refuse(&rules("events.k8s.io", "Equivalent")), &asked, &sent)),
             "events.k8s.io/v1 v1 v1 v1 v1 (policy p)",
@@ -237,7 +237,7 @@ fn events_are_the_same_in_both_groups() {
         );
         let others = request("", "v1", "Pod", "pods");
         assert!(
-            outcome(&refuse(&rules("events.k8s.io", "Equivalent")), &others, &json!({})).allowed,
+            outcome(&refuse(&rules("events.k8s.io", "Equivalent")), &others, &json!({})).answer.allowed,
             "{name}"
         );
     }
@@ -283,7 +283,7 @@ fn exact_policies_look_at_what_was_asked_for() {
     for (version, policy, expected) in rows {
         let found =
             outcome(&refuse(&rules(version, policy)), &converted, &json!({"apiVersion": "example.dev/v1"}));
-        let found = if found.allowed { "" } else { message(&found).trim_end_matches(" (policy p)") };
+        let found = if found.answer.allowed { "" } else { message(&found).trim_end_matches(" (policy p)") };
         assert_eq!(found, expected, "{version} {policy}");
     }
 }
@@ -298,8 +298,8 @@ fn excluded_rules_are_equivalent_too() {
     };
     let asked = request("example.dev", "v2", "Thing", "things");
     let sent = json!({"apiVersion": "example.dev/v2"});
-    assert!(outcome(&refuse(&rules("Equivalent")), &asked, &sent).allowed);
-    assert!(!outcome(&refuse(&rules("Exact")), &asked, &sent).allowed);
+    assert!(outcome(&refuse(&rules("Equivalent")), &asked, &sent).answer.allowed);
+    assert!(!outcome(&refuse(&rules("Exact")), &asked, &sent).answer.allowed);
 }
 
 #[test]

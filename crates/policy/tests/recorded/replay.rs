@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use sallyport_admission::warnings;
 use sallyport_policy::{
-    FailurePolicy, GroupVersionKind, GroupVersionResource, MutationSet, Objects, Operation, Outcome,
-    PolicyState, Request, Review, UserInfo, ValidationSet,
+    FailurePolicy, MutationSet, Objects, Operation, Outcome, PolicyState, Request, Review, ValidationSet,
 };
 use serde_json::Value;
 
@@ -102,7 +102,7 @@ impl<'c> Replay<'c> {
         validations: &ValidationSet,
         mutations: &MutationSet,
     ) -> Vec<(Difference, String)> {
-        let question = Question::read(self.corpus, &case["review"]["request"]);
+        let question = Question::read(self.corpus, &case["review"]);
         let oracle = &case["oracle"];
         let answered =
             if self.set.mutates { question.mutate(mutations) } else { question.validate(validations) };
@@ -151,7 +151,7 @@ impl<'c> Replay<'c> {
             .as_array()
             .into_iter()
             .flatten()
-            .map(|warning| text(warning).to_owned())
+            .map(|warning| warnings::line(text(warning)))
             .collect();
         ours.sort();
         theirs.sort();
@@ -208,53 +208,16 @@ struct Question {
 }
 
 impl Question {
-    fn read(corpus: &Corpus, request: &Value) -> Self {
-        let text =
-            |pointer: &str| request.pointer(pointer).and_then(Value::as_str).unwrap_or_default().to_owned();
-        let kind = |at: &str| GroupVersionKind {
-            group: text(&format!("/{at}/group")),
-            version: text(&format!("/{at}/version")),
-            kind: text(&format!("/{at}/kind")),
-        };
-        let resource = |at: &str| GroupVersionResource {
-            group: text(&format!("/{at}/group")),
-            version: text(&format!("/{at}/version")),
-            resource: text(&format!("/{at}/resource")),
-        };
-        let list = |value: &Value| -> Vec<String> {
-            value.as_array().into_iter().flatten().map(|item| item.as_str().unwrap().to_owned()).collect()
-        };
-        let user = &request["userInfo"];
-        let extra = user["extra"].as_object().into_iter().flatten();
+    fn read(corpus: &Corpus, review: &Value) -> Self {
+        let body = review.to_string();
+        let parsed = sallyport_admission::Review::parse(body.as_bytes()).unwrap();
+        let request = parsed.request.into_owned();
+        assert_ne!(request.operation, Operation::Unknown, "{}", parsed.operation);
         Self {
-            request: Request {
-                uid: text("/uid"),
-                kind: kind("kind"),
-                resource: resource("resource"),
-                sub_resource: text("/subResource"),
-                request_kind: Some(kind("requestKind")),
-                request_resource: Some(resource("requestResource")),
-                request_sub_resource: text("/requestSubResource"),
-                name: text("/name"),
-                namespace: text("/namespace"),
-                operation: match request["operation"].as_str().unwrap() {
-                    "CREATE" => Operation::Create,
-                    "UPDATE" => Operation::Update,
-                    "DELETE" => Operation::Delete,
-                    "CONNECT" => Operation::Connect,
-                    other => panic!("operation {other}"),
-                },
-                user_info: UserInfo {
-                    username: text("/userInfo/username"),
-                    uid: text("/userInfo/uid"),
-                    groups: list(&user["groups"]),
-                    extra: extra.map(|(key, values)| (key.clone(), list(values))).collect(),
-                },
-                dry_run: request["dryRun"] == true,
-            },
-            object: corpus.resolve(&request["object"]).clone(),
-            old_object: corpus.resolve(&request["oldObject"]).clone(),
-            options: request["options"].clone(),
+            request,
+            object: corpus.resolve(&review["request"]["object"]).clone(),
+            old_object: corpus.resolve(&review["request"]["oldObject"]).clone(),
+            options: review["request"]["options"].clone(),
         }
     }
 
@@ -279,11 +242,11 @@ impl Question {
                 ..Review::of(&self.request)
             };
             let outcome = ask(&review, door);
-            answered.warnings.extend(outcome.warnings);
-            answered.notes.extend(outcome.audit_annotations);
-            answered.status = answered.status.or(outcome.status);
-            if let Some(patch) = outcome.patch {
-                let patch: json_patch::Patch = serde_json::from_slice(&patch).unwrap();
+            answered.warnings.extend(outcome.answer.warnings);
+            answered.notes.extend(outcome.answer.audit_annotations);
+            answered.status = answered.status.or(outcome.answer.status);
+            if !outcome.answer.patch.is_empty() {
+                let patch: json_patch::Patch = serde_json::from_slice(&outcome.answer.patch).unwrap();
                 json_patch::patch(&mut answered.object, &patch).unwrap();
             }
         }

@@ -64,7 +64,7 @@ impl Sample {
     /// How many policies match, all of which must hold.
     pub fn matching(&self, set: &ValidationSet) -> usize {
         let outcome = set.review(&self.review(), FailurePolicy::Fail);
-        assert!(outcome.allowed && outcome.warnings.is_empty(), "{outcome:?}");
+        assert!(outcome.answer.allowed && outcome.answer.warnings.is_empty(), "{outcome:?}");
         outcome.results.len()
     }
 

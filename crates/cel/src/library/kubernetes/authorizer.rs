@@ -5,7 +5,9 @@
 
 use std::sync::Arc;
 
-use crate::authorizer::{Attributes, Decision, Resource, Target, User};
+use sallyport_admission::UserInfo;
+
+use crate::authorizer::{Attributes, Decision, Resource, Target};
 use crate::cost::CHECK;
 use crate::error::EvalError;
 use crate::library::function::Function;
@@ -97,7 +99,7 @@ fn service_account<'a>(meter: &Meter, arguments: &[Val<'a>]) -> Outcome<'a> {
     if !named_format::is_of("dns1123Label", namespace) {
         return Err(EvalError::Authorization("Invalid service account namespace"));
     }
-    let user = Arc::new(User::service_account(namespace, name));
+    let user = Arc::new(UserInfo::service_account(namespace, name));
     Ok(value(Authorization::Authorizer(Caller { authorizer: caller.authorizer, user })))
 }
 

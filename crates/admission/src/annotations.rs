@@ -2,8 +2,8 @@
 //! before them and drops, with a log line of its own, what is then not a
 //! qualified name.
 
-/// Longest name part of a qualified name.
-const LONGEST: usize = 63;
+/// Longest key: the name part of a qualified name.
+pub const LONGEST_KEY: usize = 63;
 
 /// Longest value that is passed on, in bytes; audit logs are not for more.
 pub const LONGEST_VALUE: usize = 10 << 10;
@@ -14,7 +14,7 @@ pub fn is_valid_key(key: &str) -> bool {
     let bytes = key.as_bytes();
     let inner = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
     let (Some(first), Some(last)) = (bytes.first(), bytes.last()) else { return false };
-    bytes.len() <= LONGEST
+    bytes.len() <= LONGEST_KEY
         && first.is_ascii_alphanumeric()
         && last.is_ascii_alphanumeric()
         && bytes.iter().all(inner)

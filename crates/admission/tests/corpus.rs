@@ -1,7 +1,7 @@
 //! The public json-patch-tests corpus, read from `$SALLYPORT_CORPORA/json-patch-tests`.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-use sallyport_review::Patch;
+use sallyport_admission::Patch;
 use serde_json::value::to_raw_value;
 use serde_json::{Value, json};
 use std::path::PathBuf;

@@ -2,7 +2,7 @@
 //! every test run. Nothing may panic, overflow or run on.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-use sallyport_review::{Answer, Patch, Review};
+use sallyport_admission::{Answer, Patch, Review};
 use serde_json::Value;
 use serde_json::value::RawValue;
 use std::path::Path;
@@ -56,8 +56,8 @@ impl Dice {
 fn envelope(body: &[u8]) -> bool {
     let Ok(review) = Review::parse(body) else { return false };
     let answer: Value =
-        serde_json::from_slice(&Answer::allow().render(review.api_version, &review.uid)).unwrap();
-    assert_eq!(answer["response"]["uid"], review.uid.as_ref());
+        serde_json::from_slice(&Answer::allow().render(review.api_version, &review.request.uid)).unwrap();
+    assert_eq!(answer["response"]["uid"], review.request.uid.as_ref());
     assert_eq!(answer["apiVersion"], review.api_version.as_str());
     true
 }

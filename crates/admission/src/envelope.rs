@@ -3,11 +3,14 @@
 //! `serde_json` skips raw values without recursion, so however deep an object
 //! is nested, reading its envelope costs one pass and no stack.
 
-use crate::object::{Object, fault, shorten};
-use serde::Deserialize;
-use serde_json::value::RawValue;
 use std::borrow::Cow;
 use std::collections::BTreeMap;
+
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use crate::object::{Object, fault, shorten};
+use crate::request::{GroupVersionKind, GroupVersionResource, Operation, Request, UserInfo};
 
 /// Versions of `AdmissionReview` that are understood, newest first.
 pub const KNOWN_VERSIONS: [ApiVersion; 2] = [ApiVersion::V1, ApiVersion::V1Beta1];
@@ -56,115 +59,21 @@ pub enum EnvelopeError {
     NoUid,
 }
 
-/// A group, version and kind.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct GroupVersionKind<'a> {
-    /// API group; empty for core.
-    pub group: Cow<'a, str>,
-    /// API version.
-    pub version: Cow<'a, str>,
-    /// Kind.
-    pub kind: Cow<'a, str>,
-}
-
-/// A group, version and resource.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct GroupVersionResource<'a> {
-    /// API group; empty for core.
-    pub group: Cow<'a, str>,
-    /// API version.
-    pub version: Cow<'a, str>,
-    /// Resource, plural.
-    pub resource: Cow<'a, str>,
-}
-
-/// What is being done. Operations of later API versions are kept as their text (C-11).
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Operation<'a> {
-    /// CREATE
-    Create,
-    /// UPDATE
-    Update,
-    /// DELETE
-    Delete,
-    /// CONNECT
-    Connect,
-    /// Anything else.
-    Other(Cow<'a, str>),
-}
-
-impl<'a> Operation<'a> {
-    fn from_text(text: Cow<'a, str>) -> Self {
-        match text.as_ref() {
-            "CREATE" => Self::Create,
-            "UPDATE" => Self::Update,
-            "DELETE" => Self::Delete,
-            "CONNECT" => Self::Connect,
-            _ => Self::Other(text),
-        }
-    }
-
-    /// The text as sent.
-    pub fn as_str(&self) -> &str {
-        match self {
-            Self::Create => "CREATE",
-            Self::Update => "UPDATE",
-            Self::Delete => "DELETE",
-            Self::Connect => "CONNECT",
-            Self::Other(text) => text,
-        }
-    }
-}
-
-/// Who asks.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct UserInfo<'a> {
-    /// Name.
-    pub username: Cow<'a, str>,
-    /// Unique id.
-    pub uid: Cow<'a, str>,
-    /// Groups.
-    pub groups: Vec<Cow<'a, str>>,
-    /// Further facts from the authenticator.
-    pub extra: BTreeMap<Cow<'a, str>, Vec<Cow<'a, str>>>,
-}
-
-/// A review as sent, borrowed from its body (C-12 lists the fields). Objects
-/// that are absent or null are `None`.
+/// A review as sent, borrowed from its body. Objects that are absent or null are `None`.
 #[derive(Clone, Debug)]
 pub struct Review<'a> {
     /// The version to answer in.
     pub api_version: ApiVersion,
-    /// Identifies the review; echoed as it came.
-    pub uid: Cow<'a, str>,
-    /// Kind as matched.
-    pub kind: GroupVersionKind<'a>,
-    /// Resource as matched.
-    pub resource: GroupVersionResource<'a>,
-    /// Sub-resource as matched; empty for none.
-    pub sub_resource: Cow<'a, str>,
-    /// Kind of the original request.
-    pub request_kind: Option<GroupVersionKind<'a>>,
-    /// Resource of the original request.
-    pub request_resource: Option<GroupVersionResource<'a>>,
-    /// Sub-resource of the original request; empty for none.
-    pub request_sub_resource: Cow<'a, str>,
-    /// Name; empty on CREATE with generateName.
-    pub name: Cow<'a, str>,
-    /// Namespace; empty for cluster-scoped resources.
-    pub namespace: Cow<'a, str>,
-    /// What is being done.
-    pub operation: Operation<'a>,
-    /// Who asks.
-    pub user_info: UserInfo<'a>,
+    /// What is asked.
+    pub request: Request<Cow<'a, str>>,
+    /// The operation as sent, for logs: [`Request::operation`] tells only known ones apart.
+    pub operation: Cow<'a, str>,
     /// The new object.
     pub object: Option<&'a RawValue>,
     /// The existing object.
     pub old_object: Option<&'a RawValue>,
     /// Options of the operation.
     pub options: Option<&'a RawValue>,
-    /// Whether nothing will be stored.
-    pub dry_run: bool,
 }
 
 impl<'a> Review<'a> {
@@ -188,23 +97,27 @@ impl<'a> Review<'a> {
             .ok_or_else(|| EnvelopeError::Version(shorten(&version)))?;
         let Object(request) = wire.request.ok_or(EnvelopeError::NoRequest)?;
         let uid = request.uid.filter(|uid| !uid.0.is_empty()).ok_or(EnvelopeError::NoUid)?.0;
+        let operation = text(request.operation);
         Ok(Self {
             api_version,
-            uid,
-            kind: request.kind.map(|Object(wire)| wire.into()).unwrap_or_default(),
-            resource: request.resource.map(|Object(wire)| wire.into()).unwrap_or_default(),
-            sub_resource: text(request.sub_resource),
-            request_kind: request.request_kind.map(|Object(wire)| wire.into()),
-            request_resource: request.request_resource.map(|Object(wire)| wire.into()),
-            request_sub_resource: text(request.request_sub_resource),
-            name: text(request.name),
-            namespace: text(request.namespace),
-            operation: Operation::from_text(text(request.operation)),
-            user_info: request.user_info.map(|Object(wire)| wire.into()).unwrap_or_default(),
+            request: Request {
+                uid,
+                kind: request.kind.map(|Object(wire)| wire.into()).unwrap_or_default(),
+                resource: request.resource.map(|Object(wire)| wire.into()).unwrap_or_default(),
+                sub_resource: text(request.sub_resource),
+                request_kind: request.request_kind.map(|Object(wire)| wire.into()),
+                request_resource: request.request_resource.map(|Object(wire)| wire.into()),
+                request_sub_resource: text(request.request_sub_resource),
+                name: text(request.name),
+                namespace: text(request.namespace),
+                operation: Operation::from(operation.as_ref()),
+                user_info: request.user_info.map(|Object(wire)| wire.into()).unwrap_or_default(),
+                dry_run: request.dry_run.unwrap_or_default(),
+            },
+            operation,
             object: request.object,
             old_object: request.old_object,
             options: request.options,
-            dry_run: request.dry_run.unwrap_or_default(),
         })
     }
 }
@@ -275,7 +188,7 @@ struct WireKind<'a> {
     kind: Option<Text<'a>>,
 }
 
-impl<'a> From<WireKind<'a>> for GroupVersionKind<'a> {
+impl<'a> From<WireKind<'a>> for GroupVersionKind<Cow<'a, str>> {
     fn from(wire: WireKind<'a>) -> Self {
         Self { group: text(wire.group), version: text(wire.version), kind: text(wire.kind) }
     }
@@ -291,7 +204,7 @@ struct WireResource<'a> {
     resource: Option<Text<'a>>,
 }
 
-impl<'a> From<WireResource<'a>> for GroupVersionResource<'a> {
+impl<'a> From<WireResource<'a>> for GroupVersionResource<Cow<'a, str>> {
     fn from(wire: WireResource<'a>) -> Self {
         Self { group: text(wire.group), version: text(wire.version), resource: text(wire.resource) }
     }
@@ -309,7 +222,7 @@ struct WireUser<'a> {
     extra: Option<BTreeMap<Text<'a>, Option<Vec<Text<'a>>>>>,
 }
 
-impl<'a> From<WireUser<'a>> for UserInfo<'a> {
+impl<'a> From<WireUser<'a>> for UserInfo<Cow<'a, str>> {
     fn from(wire: WireUser<'a>) -> Self {
         let plain = |values: Vec<Text<'a>>| values.into_iter().map(|value| value.0).collect();
         Self {

@@ -1,7 +1,7 @@
 //! The *Envelope* rows of the edge-case matrix that concern parsing, and C-10…C-12, C-22, G-05.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-use sallyport_review::{Answer, ApiVersion, EnvelopeError, Operation, Review};
+use sallyport_admission::{Answer, ApiVersion, EnvelopeError, Operation, Review};
 use serde_json::{Value, json};
 
 const HEAD: &str = r#""apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview""#;
@@ -83,7 +83,7 @@ fn an_odd_uid_is_echoed_equal_as_a_string() {
         let body = format!(r#"{{{HEAD},"request":{{"uid":{uid}}}}}"#);
         let review = Review::parse(body.as_bytes()).unwrap();
         let answer: Value =
-            serde_json::from_slice(&Answer::allow().render(review.api_version, &review.uid)).unwrap();
+            serde_json::from_slice(&Answer::allow().render(review.api_version, &review.request.uid)).unwrap();
         assert_eq!(answer["response"]["uid"], serde_json::from_str::<Value>(uid).unwrap());
     }
 }
@@ -119,27 +119,32 @@ fn every_field_of_a_full_review_is_read() {
     })
     .to_string();
     let review = Review::parse(body.as_bytes()).unwrap();
-    assert_eq!(review.uid, "705ab4f5");
+    let request = &review.request;
+    assert_eq!(request.uid, "705ab4f5");
     assert_eq!(
-        (&*review.kind.group, &*review.kind.version, &*review.kind.kind),
+        (&*request.kind.group, &*request.kind.version, &*request.kind.kind),
         ("autoscaling", "v1", "Scale")
     );
-    assert_eq!((&*review.resource.group, &*review.resource.version), ("apps", "v1"));
-    assert_eq!((&*review.resource.resource, &*review.sub_resource), ("deployments", "scale"));
-    let (kind, resource) = (review.request_kind.unwrap(), review.request_resource.unwrap());
+    assert_eq!((&*request.resource.group, &*request.resource.version), ("apps", "v1"));
+    assert_eq!((&*request.resource.resource, &*request.sub_resource), ("deployments", "scale"));
+    let (kind, resource) =
+        (request.request_kind.as_ref().unwrap(), request.request_resource.as_ref().unwrap());
     assert_eq!((&*kind.version, &*kind.kind), ("v1beta1", "OldScale"));
     assert_eq!((&*resource.version, &*resource.resource), ("v1beta1", "olddeployments"));
-    assert_eq!(review.request_sub_resource, "oldscale");
-    assert_eq!((&*review.name, &*review.namespace), ("n", "ns"));
-    assert_eq!(review.operation, Operation::Update);
-    assert_eq!((&*review.user_info.username, &*review.user_info.uid), ("admin", "014"));
-    assert_eq!(review.user_info.groups, ["g1", "g\"2"]);
-    assert_eq!(review.user_info.extra["k/e"], ["a", "b"]);
-    assert!(review.user_info.extra["none"].is_empty());
+    assert_eq!(request.request_sub_resource, "oldscale");
+    assert_eq!((&*request.name, &*request.namespace), ("n", "ns"));
+    assert_eq!((request.operation, &*review.operation), (Operation::Update, "UPDATE"));
+    assert_eq!((&*request.user_info.username, &*request.user_info.uid), ("admin", "014"));
+    assert_eq!(request.user_info.groups, ["g1", "g\"2"]);
+    assert_eq!(request.user_info.extra["k/e"], ["a", "b"]);
+    assert!(request.user_info.extra["none"].is_empty());
     assert_eq!(review.object.unwrap().get(), r#"{"o":1}"#);
     assert_eq!(review.old_object.unwrap().get(), r#"{"o":0}"#);
     assert_eq!(review.options.unwrap().get(), r#"{"kind":"UpdateOptions"}"#);
-    assert!(review.dry_run);
+    assert!(request.dry_run);
+    let owned = review.request.clone().into_owned();
+    assert_eq!(owned.uid, "705ab4f5");
+    assert_eq!(format!("{owned:?}"), format!("{:?}", review.request), "nothing is lost when it is owned");
 }
 
 /// C-12, G-10: absent and null are the same for every optional field.
@@ -168,10 +173,11 @@ fn every_optional_field_may_be_absent_or_null() {
         let body = with(members);
         let review = Review::parse(body.as_bytes()).unwrap();
         assert!(review.object.is_none() && review.old_object.is_none() && review.options.is_none());
-        assert!(!review.dry_run);
-        assert!(review.request_kind.is_none() && review.request_resource.is_none());
-        assert!(review.name.is_empty() && review.user_info.username.is_empty());
-        assert_eq!(review.operation, Operation::Other("".into()));
+        let request = review.request;
+        assert!(!request.dry_run);
+        assert!(request.request_kind.is_none() && request.request_resource.is_none());
+        assert!(request.name.is_empty() && request.user_info.username.is_empty());
+        assert_eq!((request.operation, &*review.operation), (Operation::Unknown, ""));
     }
 }
 
@@ -180,15 +186,16 @@ fn every_optional_field_may_be_absent_or_null() {
 fn operations_are_read_and_unknown_ones_kept() {
     for text in ["CREATE", "UPDATE", "DELETE", "CONNECT", "PROXY", "create"] {
         let body = with(&format!(r#","operation":"{text}""#));
-        let operation = Review::parse(body.as_bytes()).unwrap().operation;
-        assert_eq!(operation.as_str(), text);
-        assert_eq!(matches!(operation, Operation::Other(_)), text == "PROXY" || text == "create");
+        let review = Review::parse(body.as_bytes()).unwrap();
+        assert_eq!(review.operation, text);
+        let expected = if text == "PROXY" || text == "create" { "" } else { text };
+        assert_eq!(review.request.operation.as_str(), expected);
     }
 }
 
 #[test]
 fn dry_run_must_be_a_boolean() {
-    assert!(!Review::parse(with(r#","dryRun":false"#).as_bytes()).unwrap().dry_run);
+    assert!(!Review::parse(with(r#","dryRun":false"#).as_bytes()).unwrap().request.dry_run);
     for value in ["\"true\"", "1", "[]"] {
         assert!(Review::parse(with(&format!(r#","dryRun":{value}"#)).as_bytes()).is_err(), "{value}");
     }

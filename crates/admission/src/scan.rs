@@ -6,7 +6,7 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-use crate::patch::{Node, index};
+use crate::node::{Node, index};
 
 /// Which containers are to be taken apart, by the ways that lead to them from here.
 #[derive(Debug, Default)]
@@ -202,7 +202,7 @@ fn has(word: u64, byte: u8) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::{Ways, container};
-    use crate::patch::Node;
+    use crate::node::Node;
     use serde_json::{Value, json};
     use std::borrow::Cow;
 

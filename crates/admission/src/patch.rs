@@ -8,13 +8,16 @@
 //! Stricter than RFC 6902 in one point: the whole document (path "") cannot be
 //! touched, because the library that the API server uses cannot do it.
 
-use crate::object::{Object, fault};
-use crate::scan::{self, Ways};
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+
 use serde::Deserialize;
 use serde::de::Error as _;
 use serde_json::value::RawValue;
-use std::borrow::Cow;
-use std::collections::BTreeMap;
+
+use crate::node::{Node, index};
+use crate::object::{Object, fault};
+use crate::scan::{self, Ways};
 
 /// Most operations of one patch; the API server's own bound for JSON patches.
 pub const MAX_OPERATIONS: usize = 10_000;
@@ -179,6 +182,22 @@ impl<'a> Patch<'a> {
 
     /// Tries the patch on an object.
     ///
+    /// ```
+    /// use sallyport_admission::Patch;
+    /// use serde_json::value::RawValue;
+    ///
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let pod: &RawValue = serde_json::from_str(r#"{"metadata": {"labels": {}}}"#)?;
+    /// let patch = Patch::parse(br#"[{"op": "add", "path": "/metadata/labels/team", "value": "a"}]"#)?;
+    /// assert!(patch.verify(Some(pod)).is_ok());
+    ///
+    /// let patch = Patch::parse(br#"[{"op": "remove", "path": "/metadata/annotations"}]"#)?;
+    /// let error = patch.verify(Some(pod)).unwrap_err();
+    /// assert!(error.to_string().contains("operation 0 (remove \"/metadata/annotations\") does not apply"));
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// Which operation does not apply, and why.
     pub fn verify(&self, object: Option<&RawValue>) -> Result<(), PatchError> {
@@ -216,14 +235,6 @@ impl<'a> Patch<'a> {
         let members = serde_json::from_str::<BTreeMap<Key<'_>, &RawValue>>(object);
         Err(PatchError::NotAnObject(members.err().unwrap_or_else(|| serde_json::Error::custom("unreadable"))))
     }
-}
-
-/// Part of the document: text until a path leads into it.
-#[derive(Clone, Debug)]
-pub(crate) enum Node<'a> {
-    Raw(&'a str),
-    Object(BTreeMap<Cow<'a, str>, Node<'a>>),
-    Array(Vec<Node<'a>>),
 }
 
 #[derive(Deserialize, PartialEq, Eq, PartialOrd, Ord)]
@@ -278,18 +289,6 @@ impl Node<'_> {
             Self::Array(items) => items.iter().fold(Extent::default(), |extent, node| under(extent, 0, node)),
         }
     }
-
-    pub(crate) fn value(&self) -> Result<serde_json::Value, Fault> {
-        Ok(match self {
-            Self::Raw(text) => serde_json::from_str(text).map_err(|_| Fault::Incomparable)?,
-            Self::Object(members) => members
-                .iter()
-                .map(|(key, node)| Ok((key.clone().into_owned(), node.value()?)))
-                .collect::<Result<serde_json::Map<_, _>, Fault>>()?
-                .into(),
-            Self::Array(items) => items.iter().map(Node::value).collect::<Result<Vec<_>, Fault>>()?.into(),
-        })
-    }
 }
 
 /// The work done so far, in bytes; bounded by [`MAX_WORK`].
@@ -333,7 +332,9 @@ impl<'a> Document<'a> {
                 // Both are read whole, so both are paid for first.
                 let bytes = expected.extent().bytes.saturating_add(self.find(&path)?.extent().bytes);
                 self.work.spend(bytes)?;
-                if self.find(&path)?.value()? == expected.value()? { Ok(()) } else { Err(Fault::Differs) }
+                let found = self.find(&path)?.value().map_err(|_| Fault::Incomparable)?;
+                let expected = expected.value().map_err(|_| Fault::Incomparable)?;
+                if found == expected { Ok(()) } else { Err(Fault::Differs) }
             }
             Kind::Move => {
                 let from = from()?;
@@ -440,10 +441,4 @@ fn unescape(token: &str) -> Option<Cow<'_, str>> {
         });
     }
     Some(Cow::Owned(plain))
-}
-
-/// A list index: digits without a leading zero.
-pub(crate) fn index(token: &str) -> Option<usize> {
-    let digits = token.bytes().all(|byte| byte.is_ascii_digit());
-    if !digits || (token.len() > 1 && token.starts_with('0')) { None } else { token.parse().ok() }
 }

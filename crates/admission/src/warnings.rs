@@ -7,21 +7,23 @@ use std::collections::HashSet;
 /// Longest single warning in characters; the API server may cut what is longer.
 pub const LONGEST: usize = 256;
 
+/// Most warnings that policies may give in one review.
+pub const MAX_GATHERED: usize = 64;
+
 /// All warnings of a review together, in characters; beyond it the API server cuts each and drops the rest.
 pub const TOTAL: usize = 4096;
 
 /// Room kept for the line that says how many were left out.
 const NOTE: usize = 64;
 
-/// Cleans warnings: no control characters, no `Warning:` before them, none
-/// empty, none twice, none too long, and all together within the total. What
-/// had to be left out is counted in a last line.
+/// Cleans the warnings of a review: each a [`line`], none empty, none twice, and all together within the total.
+/// A last line counts what had to be left out.
 pub fn clean<S: AsRef<str>>(warnings: impl IntoIterator<Item = S>) -> Vec<String> {
     let mut kept: Vec<String> = Vec::new();
     let mut seen: HashSet<String> = HashSet::new();
     let (mut total, mut left_out) = (0, 0_usize);
     for warning in warnings {
-        let line = shorten(&plain(warning.as_ref()));
+        let line = line(warning.as_ref());
         let length = line.chars().count();
         if length == 0 || seen.contains(&line) {
             continue;
@@ -38,6 +40,16 @@ pub fn clean<S: AsRef<str>>(warnings: impl IntoIterator<Item = S>) -> Vec<String
         kept.push(format!("{left_out} more warnings were left out"));
     }
     kept
+}
+
+/// A warning in one line: no control characters, no `Warning:` before it, at most [`LONGEST`] characters. Empty where
+/// nothing is left of it. A line stays as it is.
+///
+/// ```
+/// assert_eq!(sallyport_admission::warnings::line("Warning: set\n  limits\u{7}"), "set limits");
+/// ```
+pub fn line(text: &str) -> String {
+    shorten(&plain(text))
 }
 
 /// One line of clean text: control characters become spaces, runs of white space become one.
@@ -69,7 +81,7 @@ fn shorten(line: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{LONGEST, TOTAL, clean};
+    use super::{LONGEST, TOTAL, clean, line};
 
     #[test]
     fn warnings_are_cleaned_c50() {
@@ -89,6 +101,8 @@ mod tests {
             (vec!["grüße\u{85}日本"], vec!["grüße 日本"]),
         ] {
             assert_eq!(clean(&given), expected, "{given:?}");
+            // Cleaned by a backend, and again by the webhook.
+            assert!(expected.iter().all(|cleaned| line(cleaned) == *cleaned), "{given:?}");
         }
     }
 

@@ -1,10 +1,12 @@
 //! The answer to a review, exactly as the API server wants it (C-20…C-29).
 
-use crate::envelope::ApiVersion;
-use crate::{annotations, warnings};
+use std::collections::BTreeMap;
+
 use base64::engine::general_purpose::STANDARD;
 use serde::{Serialize, Serializer};
-use std::collections::BTreeMap;
+
+use crate::envelope::ApiVersion;
+use crate::{annotations, warnings};
 
 /// A decision.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -179,9 +181,10 @@ impl Serialize for Base64<'_> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use base64::Engine;
     use serde_json::{Value, json};
+
+    use super::*;
 
     fn rendered(answer: &Answer, version: ApiVersion) -> Value {
         serde_json::from_slice(&answer.render(version, "u-1")).unwrap()

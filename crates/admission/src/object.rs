@@ -1,9 +1,10 @@
 //! What of JSON serde takes too willingly, and says too much about.
 
-use serde::de::value::MapAccessDeserializer;
-use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 use std::fmt;
 use std::marker::PhantomData;
+
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 
 /// A struct written as a JSON object. On its own, a derived struct also takes the array of its fields.
 #[derive(Debug)]

@@ -1,7 +1,7 @@
 //! C-28, C-31…C-34, G-04: a patch is accepted exactly when the API server could apply it.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-use sallyport_review::Patch;
+use sallyport_admission::Patch;
 use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Value, json};
 
