@@ -2,18 +2,16 @@
 
 use std::convert::Infallible;
 use std::io;
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use http::{Request, Response};
-use sallyport_net::{
-    AcceptLimits, CertificateMeters, Credentials, CredentialsError, Shutdown, certificate, grpc_incoming,
-};
+use sallyport_net::{AcceptLimits, Credentials, CredentialsError, Shutdown, grpc_incoming};
 use sallyport_proto::MESSAGE_OVERHEAD;
 use sallyport_sources::{Directory, Snapshot, SourceError};
-use sallyport_telemetry::{Admin, AdminServer};
+use sallyport_telemetry::{Admin, AdminServer, CertificateMeters, certificate};
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 use tonic::body::Body;
@@ -131,9 +129,10 @@ impl<S: PolicySet> Backend<S> {
             admin.readiness().condition(condition).set(true);
         }
 
-        let (listener, grpc_address) = listen(config.listen)
-            .await
-            .map_err(|source| BackendError::Listen { flag: "--listen", address: config.listen, source })?;
+        let listen_failed =
+            |source| BackendError::Listen { flag: "--listen", address: config.listen, source };
+        let listener = sallyport_net::bind(config.listen).await.map_err(listen_failed)?;
+        let grpc_address = listener.local_addr().map_err(listen_failed)?;
         let admin_failed =
             |source| BackendError::Listen { flag: "--admin-address", address: config.admin, source };
         let admin = admin.bind(config.admin).await.map_err(admin_failed)?;
@@ -250,20 +249,4 @@ impl<S: PolicySet> Backend<S> {
         let _ = admin.await;
         ended
     }
-}
-
-/// Binds an address. `[::]` takes IPv4 too, and falls back to `0.0.0.0` where the host has no IPv6.
-async fn listen(address: SocketAddr) -> io::Result<(TcpListener, SocketAddr)> {
-    let listener = match TcpListener::bind(address).await {
-        Err(error)
-            if address.ip().is_unspecified()
-                && address.is_ipv6()
-                && error.kind() != io::ErrorKind::AddrInUse =>
-        {
-            TcpListener::bind((Ipv4Addr::UNSPECIFIED, address.port())).await?
-        }
-        bound => bound?,
-    };
-    let local = listener.local_addr()?;
-    Ok((listener, local))
 }

@@ -13,9 +13,9 @@
 
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
 
+mod accept;
 pub mod balance;
 pub mod budget;
-pub mod certificate;
 mod coalesce;
 pub mod credentials;
 mod endpoint;
@@ -26,9 +26,9 @@ mod resolve;
 pub mod shutdown;
 mod trust;
 
+pub use accept::{Place, accept, bind};
 pub use balance::{Balancer, BalancerOptions, Target};
 pub use budget::{ByteBudget, Reservation};
-pub use certificate::CertificateMeters;
 pub use credentials::{CertificateStatus, Credentials, CredentialsError, Reload};
 pub use listener::{AcceptLimits, Connection, grpc_incoming};
 pub use shutdown::Shutdown;

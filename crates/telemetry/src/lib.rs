@@ -15,7 +15,7 @@
 mod admin;
 mod arguments;
 pub mod buckets;
-mod certificate;
+pub mod certificate;
 mod process;
 mod readiness;
 mod service;
@@ -24,7 +24,7 @@ pub mod trace;
 
 pub use admin::{Admin, AdminServer};
 pub use arguments::{LogFormat, TelemetryArgs};
-pub use certificate::CertificateGauges;
+pub use certificate::{CertificateGauges, CertificateMeters};
 pub use readiness::{Condition, Readiness};
 pub use service::{Telemetry, start};
 pub use subscriber::{TelemetryError, Tracing, install};

@@ -190,9 +190,10 @@ async fn page(host: &str, port: u16) -> Result<Page, Box<dyn std::error::Error +
 mod tests {
     use std::time::SystemTime;
 
-    use sallyport_net::{Credentials, certificate};
+    use sallyport_net::Credentials;
     use sallyport_pki::names::Suite;
     use sallyport_pki::{Authority, Certificate, Identity, Stored, authority, files};
+    use sallyport_telemetry::certificate;
     use serde_json::json;
 
     use super::*;

@@ -11,10 +11,10 @@ use prometheus::Registry;
 use sallyport_net::https::{self, Options};
 use sallyport_net::listener::OpenConnections;
 use sallyport_net::{
-    AcceptLimits, Balancer, BalancerOptions, ByteBudget, CertificateMeters, Credentials, CredentialsError,
-    Reload, Shutdown, Target,
+    AcceptLimits, Balancer, BalancerOptions, ByteBudget, Credentials, CredentialsError, Reload, Shutdown,
+    Target,
 };
-use sallyport_telemetry::Readiness;
+use sallyport_telemetry::{CertificateMeters, Readiness};
 use std::any::Any;
 use std::io;
 use std::net::SocketAddr;
@@ -145,7 +145,7 @@ impl Front {
         let validator =
             connect("validator", &args.validator, &args.validator_fallback, args.validator_name.as_ref())?;
         let listen = |source| FrontError::Listen { address: args.listen, source };
-        let listener = TcpListener::bind(args.listen).await.map_err(listen)?;
+        let listener = sallyport_net::bind(args.listen).await.map_err(listen)?;
         let address = listener.local_addr().map_err(listen)?;
         // Only now, with every condition named and connections queueing: a probe may come at any time.
         certificate.set(true);
