@@ -7,22 +7,27 @@
 //! more elsewhere, as far as the retry budget goes: retries are a tenth of the
 //! calls at most, lest an outage be doubled.
 
-use crate::credentials::{Credentials, CredentialsError};
-use crate::endpoint::Endpoint;
-use crate::resolve::resolve;
-use arc_swap::ArcSwap;
-use rustls::ClientConfig;
+mod endpoint;
+mod resolve;
+
 use std::error::Error;
 use std::future::Future;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use rustls::ClientConfig;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 use tonic::transport::Channel;
 use tonic::{Code, Status};
 use tonic_health::pb::HealthCheckRequest;
 use tonic_health::pb::health_client::HealthClient;
+
+use crate::credentials::{Credentials, CredentialsError};
+use endpoint::Endpoint;
+use resolve::resolve;
 
 /// Which backend, and by what name it proves itself.
 #[derive(Clone, Debug)]

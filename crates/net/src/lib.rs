@@ -18,11 +18,9 @@ pub mod balance;
 pub mod budget;
 mod coalesce;
 pub mod credentials;
-mod endpoint;
 mod guard;
 pub mod https;
 pub mod listener;
-mod resolve;
 pub mod shutdown;
 mod trust;
 

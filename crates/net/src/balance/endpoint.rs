@@ -1,18 +1,20 @@
 //! One replica of a backend: its channel, its load, and whether it answers.
 
-use crate::coalesce::Coalesce;
-use crate::credentials::{CredentialsError, dns_name};
-use hyper_util::rt::TokioIo;
-use parking_lot::Mutex;
-use rustls::ClientConfig;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
+
+use hyper_util::rt::TokioIo;
+use parking_lot::Mutex;
+use rustls::ClientConfig;
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tonic::transport::Channel;
+
+use crate::coalesce::Coalesce;
+use crate::credentials::{CredentialsError, dns_name};
 
 /// A replica that has not answered yet counts as this slow, so that it is not
 /// taken for free (linkerd floors its estimate likewise).
