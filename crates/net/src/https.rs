@@ -94,12 +94,13 @@ pub async fn serve<S, B>(
             }
         }
     };
-    accept(listener, options.accept.connections, drained(shutdown.clone(), open, options), serve).await;
+    accept(listener, options.accept.connections, wait_until_drained(shutdown.clone(), open, options), serve)
+        .await;
     closing.trigger(); // whatever is open now has had its time
 }
 
 /// Resolves once the server may stop.
-async fn drained(shutdown: Shutdown, open: OpenConnections, options: Options) {
+async fn wait_until_drained(shutdown: Shutdown, open: OpenConnections, options: Options) {
     shutdown.started().await;
     let begun = Instant::now();
     loop {
@@ -133,7 +134,7 @@ where
         tokio::select! {
             ended = &mut serving => ended,
             // GOAWAY: h2 clients finish what is in flight and know what was not taken.
-            () = retired(age.max(LEAST_H2_AGE), &shutdown) => {
+            () = wait_until_retired(age.max(LEAST_H2_AGE), &shutdown) => {
                 serving.as_mut().graceful_shutdown();
                 // hyper would wait without end for a client that never begins or never reads.
                 tokio::time::timeout(options.idle, serving).await.unwrap_or(Ok(()))
@@ -155,7 +156,7 @@ where
     }
 }
 
-async fn retired(age: Duration, shutdown: &Shutdown) {
+async fn wait_until_retired(age: Duration, shutdown: &Shutdown) {
     tokio::select! {
         () = tokio::time::sleep(age) => {}
         () = shutdown.started() => {}

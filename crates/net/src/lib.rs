@@ -2,7 +2,7 @@
 //! HTTPS server that loses no review, a balanced gRPC client, and draining.
 //!
 //! ```text
-//! API server ──TLS──▶ https::serve ─▶ front ─▶ balance::Balancer ══mTLS══▶ listener::incoming ─▶ backend
+//! API server ──TLS──▶ https::serve ─▶ front ─▶ balance::Balancer ══mTLS══▶ grpc_incoming ─▶ backend
 //!                          ▲                        ▲                            ▲
 //!                          └──────────── credentials::Credentials ───────────────┘
 //! ```
@@ -10,6 +10,9 @@
 //! The invariant: whatever happens to certificates, endpoints or connections,
 //! a review that can still be decided is decided, and none is decided twice
 //! differently, because backends have no side effects.
+//!
+//! Start with [`https::serve`] for a server, with [`Balancer`] for a client of many replicas; both need
+//! [`Credentials`]. [`bind`] and [`accept`] are what all servers share, those without TLS too.
 
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
 
