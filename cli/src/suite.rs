@@ -138,8 +138,8 @@ impl Suite {
         suite.admin.insert("mutator", format!("http://{}", mutator.admin_address()));
         suite.admin.insert("validator", format!("http://{}", validator.admin_address()));
         let (stop_mutator, stop_validator) = (suite.stop_backends.clone(), suite.stop_backends.clone());
-        suite.backends.spawn(async move { Ok(sallyport_mutator::serve(mutator, stop_mutator).await?) });
-        suite.backends.spawn(async move { Ok(sallyport_validator::serve(validator, stop_validator).await?) });
+        suite.backends.spawn(async move { Ok(mutator.serve(stop_mutator).await?) });
+        suite.backends.spawn(async move { Ok(validator.serve(stop_validator).await?) });
 
         let args = sallyport_webhook::Args::try_parse_from(args)?;
         let readiness = suite.serve_front(&args).await?;
