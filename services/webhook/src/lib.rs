@@ -22,7 +22,9 @@ mod door;
 mod failure;
 mod front;
 mod metrics;
+mod outcome;
 mod review;
+mod state;
 
 pub use arguments::Args;
 pub use front::{Front, FrontError};
