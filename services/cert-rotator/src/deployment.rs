@@ -27,7 +27,7 @@ use crate::state::Phase;
 const COMPONENT: &str = "app.kubernetes.io/component";
 /// The name of the admin port of a pod.
 const ADMIN: &str = "admin";
-/// Where a process shows its certificate and its bundle; `sallyport-net` serves it.
+/// Where a process shows its certificate and its bundle; `sallyport-telemetry` serves it.
 const PAGE: &str = "/tls";
 /// The longest page, in bytes.
 const MAX_PAGE: usize = 16 << 10;
