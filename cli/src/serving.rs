@@ -95,7 +95,7 @@ pub(crate) async fn processes(
         let page = match port {
             None => Err(Unread::Failed("it has no address yet".to_owned())),
             Some(port) => {
-                let page = sallyport_net::certificate::PAGE;
+                let page = sallyport_telemetry::certificate::PAGE;
                 let shown = cluster.shown(&installation.namespace, &pod, port, page).await;
                 shown.and_then(|shown| {
                     let wrong = |_| Unread::Failed("its page says something else".to_owned());

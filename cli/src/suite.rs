@@ -13,6 +13,7 @@ use sallyport_net::Shutdown;
 use sallyport_pki::authority::{AUTHORITY_LIFE, LEAF_LIFE};
 use sallyport_pki::names::{DEFAULT_CLUSTER_DOMAIN, Extras, Member, Suite as Names};
 use sallyport_pki::{Algorithm, Bundle, Renewal, files};
+use sallyport_policy::{MutationSet, ValidationSet};
 use sallyport_telemetry::{Admin, Readiness};
 use sallyport_webhook::Front;
 use std::collections::BTreeMap;
@@ -130,16 +131,19 @@ impl Suite {
             reload_interval: RELOAD,
             ..Config::new(options.policy_dir.clone(), tls.join(member.word()), names.client_name())
         };
-        let mutator = Backend::bind(config(Member::Mutator)).await.context("failed to start the mutator")?;
-        let validator =
-            Backend::bind(config(Member::Validator)).await.context("failed to start the validator")?;
+        let mutator = Backend::<MutationSet>::bind(config(Member::Mutator))
+            .await
+            .context("failed to start the mutator")?;
+        let validator = Backend::<ValidationSet>::bind(config(Member::Validator))
+            .await
+            .context("failed to start the validator")?;
         flag("--mutator", mutator.grpc_address().to_string());
         flag("--validator", validator.grpc_address().to_string());
         suite.admin.insert("mutator", format!("http://{}", mutator.admin_address()));
         suite.admin.insert("validator", format!("http://{}", validator.admin_address()));
         let (stop_mutator, stop_validator) = (suite.stop_backends.clone(), suite.stop_backends.clone());
-        suite.backends.spawn(async move { Ok(sallyport_mutator::serve(mutator, stop_mutator).await?) });
-        suite.backends.spawn(async move { Ok(sallyport_validator::serve(validator, stop_validator).await?) });
+        suite.backends.spawn(async move { Ok(mutator.serve(stop_mutator).await?) });
+        suite.backends.spawn(async move { Ok(validator.serve(stop_validator).await?) });
 
         let args = sallyport_webhook::Args::try_parse_from(args)?;
         let readiness = suite.serve_front(&args).await?;

@@ -179,7 +179,7 @@ impl Subject {
 
     /// What a process says that it has loaded.
     async fn loaded(&self, server: &Server) -> Result<(String, Bundle)> {
-        let url = format!("{}{}", server.admin, sallyport_net::certificate::PAGE);
+        let url = format!("{}{}", server.admin, sallyport_telemetry::certificate::PAGE);
         let page: Value = serde_json::from_str(&probe::get(&url, PATIENCE).await?.body)?;
         let bundle = page["bundleSha256"].as_str().and_then(|fingerprint| self.kubelet.bundle(fingerprint));
         Ok((server.pod.clone(), bundle.with_context(|| format!("{} has an unknown bundle", server.pod))?))

@@ -2,11 +2,27 @@
 
 use std::sync::Arc;
 
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use sallyport_api::FailurePolicy;
 use sallyport_policy::{
     MutationSet, Mutations, Namespaces, Objects, Outcome, PolicyStatus, Review, ValidationSet, Validations,
 };
 use sallyport_sources::{Entry, PolicyKind, Snapshot};
+
+/// A policy of a snapshot, whatever its kind.
+#[derive(Clone, Copy, Debug)]
+pub struct Source<'s> {
+    name: Option<&'s str>,
+    kind: PolicyKind,
+    file: &'s Arc<str>,
+    stale: bool,
+}
+
+impl<'s> Source<'s> {
+    fn new<T>(entry: &'s Entry<T>, metadata: &'s ObjectMeta, kind: PolicyKind) -> Self {
+        Self { name: metadata.name.as_deref(), kind, file: &entry.file, stale: entry.stale }
+    }
+}
 
 /// A compiled set of policies of one kind.
 pub trait PolicySet: Send + Sync + Sized + 'static {
@@ -21,23 +37,36 @@ pub trait PolicySet: Send + Sync + Sized + 'static {
     /// fails the requests that it matches.
     fn compile(snapshot: &Snapshot, previous: Option<&Self>) -> Self;
 
-    /// How many policies of a snapshot are there in their last good form.
-    fn stale(snapshot: &Snapshot) -> usize;
-
-    /// The kind and the file of each policy of a snapshot, in the order of [`PolicySet::policies`].
-    fn origins(snapshot: &Snapshot) -> Vec<(PolicyKind, Arc<str>)>;
+    /// The policies of a snapshot that such a set is compiled from.
+    fn sources(snapshot: &Snapshot) -> Vec<Source<'_>>;
 
     /// The policies with their names and states, by the index that results refer to.
     fn policies(&self) -> &[PolicyStatus];
 
-    /// What is wrong with the objects of the snapshot that the set is from, with the file of each. Nothing, where
-    /// policies see no objects but the one under review.
-    fn object_problems(&self, _: &Snapshot) -> Vec<String> {
-        Vec::new()
-    }
+    /// The objects that policies see besides the one under review, if they see any.
+    fn objects(&self) -> Option<&Objects>;
 
     /// Evaluates the policies that have this failure policy.
     fn review(&self, review: &Review<'_>, failure_policy: FailurePolicy) -> Outcome;
+
+    /// How many policies of a snapshot are there in their last good form.
+    fn stale(snapshot: &Snapshot) -> usize {
+        Self::sources(snapshot).iter().filter(|source| source.stale).count()
+    }
+
+    /// The kind and the file of each policy of a snapshot, in the order of [`PolicySet::policies`].
+    fn origins(snapshot: &Snapshot) -> Vec<(PolicyKind, Arc<str>)> {
+        let mut sources = Self::sources(snapshot);
+        sources.sort_by_key(|source| (source.name, source.kind));
+        sources.into_iter().map(|source| (source.kind, Arc::clone(source.file))).collect()
+    }
+
+    /// What is wrong with the objects of the snapshot that the set is from, with the file of each.
+    fn object_problems(&self, snapshot: &Snapshot) -> Vec<String> {
+        let file = |index: usize| snapshot.objects.get(index).map_or("", |entry| &*entry.file);
+        let problems = self.objects().into_iter().flat_map(Objects::problems);
+        problems.map(|problem| format!("{}: {}", file(problem.index), problem.message)).collect()
+    }
 }
 
 impl PolicySet for MutationSet {
@@ -54,24 +83,20 @@ impl PolicySet for MutationSet {
         Self::build(mutations, surroundings(snapshot), previous)
     }
 
-    fn stale(snapshot: &Snapshot) -> usize {
-        stale(&snapshot.mutations) + stale(&snapshot.mutating_policies)
-    }
-
-    fn origins(snapshot: &Snapshot) -> Vec<(PolicyKind, Arc<str>)> {
-        let ours =
-            snapshot.mutations.iter().map(|entry| (&entry.object.metadata.name, Self::KIND, &entry.file));
+    fn sources(snapshot: &Snapshot) -> Vec<Source<'_>> {
+        let ours = snapshot.mutations.iter();
+        let ours = ours.map(|entry| Source::new(entry, &entry.object.metadata, Self::KIND));
         let theirs = snapshot.mutating_policies.iter();
-        let theirs = theirs.map(|entry| (&entry.object.metadata.name, Self::ADMISSION_KIND, &entry.file));
-        in_order(ours.chain(theirs).collect())
+        let theirs = theirs.map(|entry| Source::new(entry, &entry.object.metadata, Self::ADMISSION_KIND));
+        ours.chain(theirs).collect()
     }
 
     fn policies(&self) -> &[PolicyStatus] {
         self.policies()
     }
 
-    fn object_problems(&self, snapshot: &Snapshot) -> Vec<String> {
-        with_files(self.objects(), snapshot)
+    fn objects(&self) -> Option<&Objects> {
+        Some(self.objects())
     }
 
     fn review(&self, review: &Review<'_>, failure_policy: FailurePolicy) -> Outcome {
@@ -93,24 +118,20 @@ impl PolicySet for ValidationSet {
         Self::build(validations, surroundings(snapshot), previous)
     }
 
-    fn stale(snapshot: &Snapshot) -> usize {
-        stale(&snapshot.validations) + stale(&snapshot.validating_policies)
-    }
-
-    fn origins(snapshot: &Snapshot) -> Vec<(PolicyKind, Arc<str>)> {
-        let ours =
-            snapshot.validations.iter().map(|entry| (&entry.object.metadata.name, Self::KIND, &entry.file));
+    fn sources(snapshot: &Snapshot) -> Vec<Source<'_>> {
+        let ours = snapshot.validations.iter();
+        let ours = ours.map(|entry| Source::new(entry, &entry.object.metadata, Self::KIND));
         let theirs = snapshot.validating_policies.iter();
-        let theirs = theirs.map(|entry| (&entry.object.metadata.name, Self::ADMISSION_KIND, &entry.file));
-        in_order(ours.chain(theirs).collect())
+        let theirs = theirs.map(|entry| Source::new(entry, &entry.object.metadata, Self::ADMISSION_KIND));
+        ours.chain(theirs).collect()
     }
 
     fn policies(&self) -> &[PolicyStatus] {
         self.policies()
     }
 
-    fn object_problems(&self, snapshot: &Snapshot) -> Vec<String> {
-        with_files(self.objects(), snapshot)
+    fn objects(&self) -> Option<&Objects> {
+        Some(self.objects())
     }
 
     fn review(&self, review: &Review<'_>, failure_policy: FailurePolicy) -> Outcome {
@@ -118,25 +139,8 @@ impl PolicySet for ValidationSet {
     }
 }
 
-/// The problems of objects that were made of a snapshot.
-fn with_files(objects: &Objects, snapshot: &Snapshot) -> Vec<String> {
-    let file = |index: usize| snapshot.objects.get(index).map_or("", |entry| &*entry.file);
-    let problems = objects.problems().iter();
-    problems.map(|problem| format!("{}: {}", file(problem.index), problem.message)).collect()
-}
-
 fn objects<T: Clone>(entries: &[Entry<T>]) -> Vec<T> {
     entries.iter().map(|entry| entry.object.clone()).collect()
-}
-
-fn stale<T>(entries: &[Entry<T>]) -> usize {
-    entries.iter().filter(|entry| entry.stale).count()
-}
-
-/// Kinds and files by name, our kind first.
-fn in_order(mut origins: Vec<(&Option<String>, PolicyKind, &Arc<str>)>) -> Vec<(PolicyKind, Arc<str>)> {
-    origins.sort_by_key(|(name, kind, _)| (*name, *kind));
-    origins.into_iter().map(|(_, kind, file)| (kind, Arc::clone(file))).collect()
 }
 
 /// The objects that policies may see besides the one under review.

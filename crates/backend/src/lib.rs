@@ -4,7 +4,7 @@
 //! ```text
 //! sources::watch ─▶ Policies (compiled aside, swapped in one step)
 //!                       │
-//! mutual TLS ─▶ Gate ─▶ Reviewer ─▶ Outcome ─▶ the service's own answer
+//! mutual TLS ─▶ Gate ─▶ Reviewer ─▶ Outcome ─▶ the answer of Mutator or Validator
 //!           (places,   (deadline, trace,│ ▲
 //!            bytes)     log, metrics)  ▼ │
 //!                         SubjectAccessReviews, where policies ask `authorizer` and somebody is connected
@@ -13,6 +13,8 @@
 //! The invariant: a request is evaluated against one set of policies from
 //! beginning to end, and whatever keeps it from being evaluated (load, time, a
 //! panic) is a gRPC status and never a decision.
+//!
+//! Start with [`run`], which is a whole process, or with [`Backend::bind`] for a backend inside another one.
 
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
 
@@ -27,10 +29,11 @@ mod policies;
 mod question;
 mod reviewer;
 mod server;
+mod service;
 
 pub use access_review::ConnectError;
 pub use arguments::{AuthorizerKind, BackendArgs, Config};
-pub use engine::PolicySet;
-pub use gate::Gated;
+pub use engine::{PolicySet, Source};
 pub use reviewer::Reviewer;
-pub use server::{Backend, BackendError};
+pub use server::{Backend, BackendError, run};
+pub use service::Kind;

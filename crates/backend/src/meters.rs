@@ -212,7 +212,7 @@ impl PolicyMeters {
     }
 
     /// The meter of a policy; it makes the policy's series appear.
-    pub(crate) fn policy(&self, name: &str) -> PolicyMeter {
+    pub(crate) fn policy_meter(&self, name: &str) -> PolicyMeter {
         PolicyMeter {
             duration: self.durations.with_label_values(&[name]),
             results: RESULTS.map(|result| self.results.with_label_values(&[name, result.as_str()])),
@@ -220,7 +220,7 @@ impl PolicyMeters {
     }
 
     /// Removes the series of policies that are gone.
-    pub(crate) fn forget(&self, names: &BTreeSet<String>) {
+    pub(crate) fn remove_policies(&self, names: &BTreeSet<String>) {
         // Errors mean that a series was never there.
         for name in names {
             let _ = self.durations.remove_label_values(&[name]);
@@ -230,7 +230,7 @@ impl PolicyMeters {
         }
     }
 
-    pub(crate) fn states(&self, states: States) {
+    pub(crate) fn set_states(&self, states: States) {
         for (state, count) in [
             ("active", states.active),
             ("unconnected", states.unconnected),

@@ -34,7 +34,7 @@ pub(crate) struct Policies<S> {
 impl<S: PolicySet> Policies<S> {
     /// Compiles the first set.
     pub(crate) fn new(snapshot: &Snapshot, meters: PolicyMeters, connected: bool) -> Self {
-        let loaded = load::<S>(snapshot, None, &meters, connected);
+        let loaded = compile::<S>(snapshot, None, &meters, connected);
         Self { current: ArcSwap::from_pointee(loaded), meters, connected }
     }
 
@@ -46,12 +46,12 @@ impl<S: PolicySet> Policies<S> {
     /// Puts the policies of a snapshot into force.
     pub(crate) fn replace(&self, snapshot: &Snapshot) {
         let before = self.current();
-        let loaded = load(snapshot, Some(&before.set), &self.meters, self.connected);
+        let loaded = compile(snapshot, Some(&before.set), &self.meters, self.connected);
         let mut gone = names(&before.set);
         let present = names(&loaded.set);
         gone.retain(|name| !present.contains(name));
         self.current.store(Arc::new(loaded));
-        self.meters.forget(&gone);
+        self.meters.remove_policies(&gone);
     }
 }
 
@@ -59,7 +59,7 @@ fn names<S: PolicySet>(set: &S) -> BTreeSet<String> {
     set.policies().iter().map(|policy| policy.name.clone()).collect()
 }
 
-/// Follows the directory, forever.
+/// Puts each new snapshot of the directory into force. Never returns.
 pub(crate) async fn follow<S: PolicySet>(
     policies: Arc<Policies<S>>,
     directory: Directory,
@@ -89,7 +89,7 @@ fn report_lost(error: &SourceError) {
     tracing::error!(error, "the policies cannot be read, the last ones stay in force");
 }
 
-fn load<S: PolicySet>(
+fn compile<S: PolicySet>(
     snapshot: &Snapshot,
     previous: Option<&S>,
     meters: &PolicyMeters,
@@ -142,7 +142,7 @@ fn load<S: PolicySet>(
     let kept = kept.min(states.active);
     states.active -= kept;
     states.stale += kept;
-    meters.states(states);
+    meters.set_states(states);
     tracing::info!(
         kind = S::KIND.as_str(),
         active = states.active,
@@ -152,7 +152,7 @@ fn load<S: PolicySet>(
         digest = snapshot.digest_hex(),
         "policies loaded"
     );
-    let meters = set.policies().iter().map(|policy| meters.policy(&policy.name)).collect();
+    let meters = set.policies().iter().map(|policy| meters.policy_meter(&policy.name)).collect();
     Loaded { set, meters }
 }
 

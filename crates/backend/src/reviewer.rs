@@ -68,7 +68,7 @@ impl<S: PolicySet> Reviewer<S> {
         let span = trace::server_span("evaluate", metadata.as_ref());
         let decided = self.decide(message, place).instrument(span.clone()).await;
         if let Err(fault) = &decided {
-            span.record("outcome", "fault");
+            span.record("outcome", Verdict::Fault.as_str());
             tracing::warn!(parent: &span, %fault, "review not decided");
         }
         Ok(decided?)
@@ -92,14 +92,14 @@ impl<S: PolicySet> Reviewer<S> {
                 break outcome;
             };
             // With questions open nothing is decided: the outcome is no more than how far it went.
-            let deadline = *deadline.get_or_insert_with(|| asking_ends(place.as_deref()));
+            let deadline = *deadline.get_or_insert_with(|| authorizer_deadline(place.as_deref()));
             access_reviews.settle(open, &mut case.answers, deadline).await;
         };
         let Case { question, .. } = case;
-        count(&loaded, &question, &outcome);
+        count_results(&loaded, &question, &outcome);
         let verdict = Verdict::of(&outcome);
         span.record("outcome", verdict.as_str());
-        log(&question, &outcome, verdict, started);
+        log_decision(&question, &outcome, verdict, started);
         Ok(outcome)
     }
 
@@ -147,13 +147,13 @@ impl Case {
 }
 
 /// When asking has to end: so soon that the policies can still make something of what is not answered.
-fn asking_ends(place: Option<&Place>) -> Instant {
+fn authorizer_deadline(place: Option<&Place>) -> Instant {
     let left = place.and_then(Place::time_left).map_or(MAX_ASKING, |left| left / 10 * 9);
     Instant::now() + left.min(MAX_ASKING)
 }
 
 /// Counts what each policy did.
-fn count<S: PolicySet>(loaded: &Loaded<S>, question: &Question, outcome: &Outcome) {
+fn count_results<S: PolicySet>(loaded: &Loaded<S>, question: &Question, outcome: &Outcome) {
     for result in &outcome.results {
         if let Some(meter) = loaded.meters.get(result.policy) {
             meter.observe(result.result, result.duration);
@@ -169,12 +169,14 @@ fn count<S: PolicySet>(loaded: &Loaded<S>, question: &Question, outcome: &Outcom
     }
 }
 
-/// What a decision came to.
+/// How a review ended, as spans and log lines say it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Verdict {
     Allowed,
     Changed,
     Denied,
+    /// Nothing was decided.
+    Fault,
 }
 
 impl Verdict {
@@ -191,12 +193,13 @@ impl Verdict {
             Self::Allowed => "allowed",
             Self::Changed => "changed",
             Self::Denied => "denied",
+            Self::Fault => "fault",
         }
     }
 }
 
 /// One line a decision that denies or changes; debug for the others. Never what is in the object.
-fn log(question: &Question, outcome: &Outcome, verdict: Verdict, started: Instant) {
+fn log_decision(question: &Question, outcome: &Outcome, verdict: Verdict, started: Instant) {
     let status = outcome.answer.status.as_ref().filter(|_| verdict == Verdict::Denied);
     macro_rules! line {
         ($level:expr) => {
@@ -243,13 +246,13 @@ fn generate_name(question: &Question) -> Option<Cow<'_, str>> {
 mod tests {
     use std::sync::Arc;
 
-    use sallyport_policy::{Answer, FailurePolicy, Outcome, PolicyStatus, Review};
+    use sallyport_policy::{Answer, FailurePolicy, Objects, Outcome, PolicyStatus, Review};
     use sallyport_proto::v1alpha1::{GroupVersionKind, GroupVersionResource, ReviewRequest};
     use sallyport_sources::{PolicyKind, Snapshot};
     use tonic::{Code, Request};
 
     use super::{LARGE, Question, Reviewer, generate_name};
-    use crate::engine::PolicySet;
+    use crate::engine::{PolicySet, Source};
     use crate::meters::PolicyMeters;
     use crate::policies::Policies;
 
@@ -265,16 +268,16 @@ mod tests {
             Self
         }
 
-        fn stale(_: &Snapshot) -> usize {
-            0
-        }
-
-        fn origins(_: &Snapshot) -> Vec<(PolicyKind, Arc<str>)> {
+        fn sources(_: &Snapshot) -> Vec<Source<'_>> {
             Vec::new()
         }
 
         fn policies(&self) -> &[PolicyStatus] {
             &[]
+        }
+
+        fn objects(&self) -> Option<&Objects> {
+            None
         }
 
         fn review(&self, review: &Review<'_>, _: FailurePolicy) -> Outcome {

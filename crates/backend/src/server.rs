@@ -2,31 +2,25 @@
 
 use std::convert::Infallible;
 use std::io;
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::{Request, Response};
-use sallyport_net::{
-    AcceptLimits, CertificateMeters, Credentials, CredentialsError, Shutdown, certificate, grpc_incoming,
-};
+use sallyport_net::{AcceptLimits, Credentials, CredentialsError, Shutdown, grpc_incoming};
 use sallyport_proto::MESSAGE_OVERHEAD;
 use sallyport_sources::{Directory, Snapshot, SourceError};
-use sallyport_telemetry::{Admin, AdminServer};
+use sallyport_telemetry::{Admin, AdminServer, CertificateMeters, TelemetryError, certificate};
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
-use tonic::body::Body;
-use tonic::server::NamedService;
-use tower::Service;
 
 use crate::access_review::{AccessReviews, ApiServer, ConnectError};
-use crate::arguments::{AuthorizerKind, Config};
-use crate::engine::PolicySet;
+use crate::arguments::{AuthorizerKind, BackendArgs, Config};
 use crate::gate::{Gate, Gated};
 use crate::meters::{AccessReviewMeters, CallMeters, PolicyMeters};
 use crate::policies::{self, Policies};
 use crate::reviewer::Reviewer;
+use crate::service::Kind;
 
 /// Flow control: one stream takes a window of 1 MiB, so that eight unread ones do not hold up the others.
 const STREAM_WINDOW: u32 = 1 << 20;
@@ -73,9 +67,29 @@ pub enum BackendError {
     /// The metrics cannot be made.
     #[error("failed to register the metrics")]
     Metrics(#[from] prometheus::Error),
+    /// Logs and traces cannot be set up.
+    #[error(transparent)]
+    Telemetry(#[from] TelemetryError),
+    /// The process cannot be told to stop.
+    #[error("failed to install signal handlers")]
+    Signals(#[source] io::Error),
     /// The gRPC server ended by itself.
     #[error("the gRPC server failed")]
     Serve(#[from] tonic::transport::Error),
+}
+
+/// Runs a backend as a process of its own until a signal has drained it.
+///
+/// # Errors
+/// When it cannot start: the message names what to set right.
+pub async fn run<S: Kind>(args: &BackendArgs) -> Result<(), BackendError> {
+    let tracing = sallyport_telemetry::install(S::SERVICE, &args.telemetry)?;
+    let shutdown = Shutdown::on_signals().map_err(BackendError::Signals)?;
+    let backend = Backend::<S>::bind(Config::from(args)).await?;
+    backend.serve(shutdown).await?;
+    tracing::info!("drained");
+    tracing.shutdown().await;
+    Ok(())
 }
 
 /// A backend that is bound and not yet serving.
@@ -94,7 +108,7 @@ pub struct Backend<S> {
     admin_address: SocketAddr,
 }
 
-impl<S: PolicySet> Backend<S> {
+impl<S: Kind> Backend<S> {
     /// Loads certificates and policies and binds the addresses. Must be called inside a tokio runtime.
     ///
     /// # Errors
@@ -131,9 +145,10 @@ impl<S: PolicySet> Backend<S> {
             admin.readiness().condition(condition).set(true);
         }
 
-        let (listener, grpc_address) = listen(config.listen)
-            .await
-            .map_err(|source| BackendError::Listen { flag: "--listen", address: config.listen, source })?;
+        let listen_failed =
+            |source| BackendError::Listen { flag: "--listen", address: config.listen, source };
+        let listener = sallyport_net::bind(config.listen).await.map_err(listen_failed)?;
+        let grpc_address = listener.local_addr().map_err(listen_failed)?;
         let admin_failed =
             |source| BackendError::Listen { flag: "--admin-address", address: config.admin, source };
         let admin = admin.bind(config.admin).await.map_err(admin_failed)?;
@@ -164,31 +179,18 @@ impl<S: PolicySet> Backend<S> {
         self.admin_address
     }
 
-    /// Largest gRPC message, in bytes: what the service's decoder and encoder are to be told.
-    pub fn message_limit(&self) -> usize {
-        self.config.max_body_bytes.saturating_add(MESSAGE_OVERHEAD)
-    }
-
     /// What answers reviews.
     pub fn reviewer(&self) -> Reviewer<S> {
         Reviewer::new(self.policies.clone(), self.access_reviews.clone())
     }
 
-    /// Serves `service` until the shutdown has begun and the drain time has passed, then finishes the calls
-    /// under way.
+    /// Serves until the shutdown has begun and the drain time has passed, then finishes the calls under way.
     ///
     /// # Errors
     /// When the server ends by itself.
-    pub async fn run<T>(self, service: T, shutdown: Shutdown) -> Result<(), BackendError>
-    where
-        T: Service<Request<Body>, Response = Response<Body>, Error = Infallible>
-            + NamedService
-            + Clone
-            + Send
-            + Sync
-            + 'static,
-        T::Future: Send + 'static,
-    {
+    pub async fn serve(self, shutdown: Shutdown) -> Result<(), BackendError> {
+        let message_limit = self.config.max_body_bytes.saturating_add(MESSAGE_OVERHEAD);
+        let service = S::server(self.reviewer(), message_limit);
         let tls = self
             .credentials
             .mutual_server_config(&self.config.client_name)
@@ -250,20 +252,4 @@ impl<S: PolicySet> Backend<S> {
         let _ = admin.await;
         ended
     }
-}
-
-/// Binds an address. `[::]` takes IPv4 too, and falls back to `0.0.0.0` where the host has no IPv6.
-async fn listen(address: SocketAddr) -> io::Result<(TcpListener, SocketAddr)> {
-    let listener = match TcpListener::bind(address).await {
-        Err(error)
-            if address.ip().is_unspecified()
-                && address.is_ipv6()
-                && error.kind() != io::ErrorKind::AddrInUse =>
-        {
-            TcpListener::bind((Ipv4Addr::UNSPECIFIED, address.port())).await?
-        }
-        bound => bound?,
-    };
-    let local = listener.local_addr()?;
-    Ok((listener, local))
 }

@@ -1,28 +1,44 @@
 //! A gRPC client over all replicas of a backend.
 //!
-//! Replicas come from a name that is looked up again and again (a headless
+//! Replicas come from a name that is re-resolved all the time (a headless
 //! Service). A call goes to the less loaded of two random ones. A replica that
 //! loses a connection is left out until a health check succeeds, so no review
-//! is spent on finding out. A call that cannot have been decided is tried once
+//! is spent on finding out. A call that cannot have been decided is made once
 //! more elsewhere, as far as the retry budget goes: retries are a tenth of the
 //! calls at most, lest an outage be doubled.
+//!
+//! Start with [`Balancer`]. [`pick`] is its decision alone, without a network.
 
-use crate::credentials::{Credentials, CredentialsError};
-use crate::endpoint::Endpoint;
-use crate::resolve::resolve;
-use arc_swap::ArcSwap;
-use rustls::ClientConfig;
+mod endpoint;
+mod load;
+mod picker;
+mod resolve;
+mod retry;
+mod status;
+
 use std::error::Error;
 use std::future::Future;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use rustls::ClientConfig;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 use tonic::transport::Channel;
 use tonic::{Code, Status};
 use tonic_health::pb::HealthCheckRequest;
 use tonic_health::pb::health_client::HealthClient;
+
+use self::endpoint::Endpoint;
+use self::resolve::resolve;
+use self::retry::SharedBudget;
+use self::status::{clarify, is_expired, is_lost_connection, is_undecided};
+use crate::credentials::{Credentials, CredentialsError};
+
+pub use self::load::Load;
+pub use self::picker::{Candidate, pick};
 
 /// Which backend, and by what name it proves itself.
 #[derive(Clone, Debug)]
@@ -42,7 +58,7 @@ pub struct Target {
 /// Times of a balancer.
 #[derive(Clone, Copy, Debug)]
 pub struct BalancerOptions {
-    /// Time between look-ups; CoreDNS' own cache comes on top.
+    /// Time between lookups; CoreDNS' own cache comes on top.
     pub resolve: Duration,
     /// First wait before a lost replica's health is asked; doubles up to one second.
     pub probe: Duration,
@@ -53,12 +69,6 @@ impl Default for BalancerOptions {
         Self { resolve: Duration::from_secs(5), probe: Duration::from_millis(100) }
     }
 }
-
-/// Tenths of a retry: what each call earns, what a retry costs, and the most that
-/// can be saved up: enough for every call in flight on a replica that dies.
-const EARNED_PER_CALL: i64 = 1;
-const COST_OF_RETRY: i64 = 10;
-const MOST_SAVED: i64 = 10_000;
 
 /// A replica that answered with a failure of its own counts as this slow.
 const PENALTY: Duration = Duration::from_secs(5);
@@ -86,8 +96,7 @@ pub struct Balancer {
     known: ArcSwap<Known>,
     /// How many picks there were.
     picks: AtomicU64,
-    /// Tenths of retries saved up.
-    retries: AtomicI64,
+    retries: SharedBudget,
     reached: AtomicBool,
     reached_now: Notify,
 }
@@ -109,7 +118,7 @@ impl Balancer {
             tls: credentials.client_config()?,
             known: ArcSwap::default(),
             picks: AtomicU64::new(0),
-            retries: AtomicI64::new(MOST_SAVED),
+            retries: SharedBudget::full(),
             reached: AtomicBool::new(false),
             reached_now: Notify::new(),
         }))
@@ -132,7 +141,7 @@ impl Balancer {
         }
     }
 
-    /// Looks the replicas up, again and again, until the process ends.
+    /// Re-resolves the endpoints every `options.resolve`. Never returns.
     pub async fn run(self: Arc<Self>) {
         let mut failing = false;
         loop {
@@ -150,7 +159,7 @@ impl Balancer {
                 replicas: self.endpoints(&current.replicas, replicas),
                 fallback: self.endpoints(&current.fallback, fallback),
             };
-            if !same(&next.replicas, &current.replicas) {
+            if !are_same(&next.replicas, &current.replicas) {
                 let replicas: Vec<_> = next.replicas.iter().map(|endpoint| endpoint.address).collect();
                 tracing::info!(backend = %self.target.server_name, ?replicas, "backend replicas");
             }
@@ -230,32 +239,13 @@ impl Balancer {
         }
     }
 
-    /// Picks the less loaded of two random replicas that answer, other than `but`; when none does, the fallback,
-    /// and when that does not either, any.
+    /// Picks where a call is made, other than at `but`.
     fn pick(&self, but: Option<&Arc<Endpoint>>) -> Option<Arc<Endpoint>> {
         let known = self.known.load();
-        let other = |endpoint: &&Arc<Endpoint>| but.is_none_or(|but| !Arc::ptr_eq(endpoint, but));
-        let is_up = |endpoint: &&Arc<Endpoint>| !endpoint.is_down();
-        let up: Vec<&Arc<Endpoint>> = known.replicas.iter().filter(other).filter(is_up).collect();
-        match up.as_slice() {
-            [] => {
-                let fallback = known.fallback.iter().filter(other).find(is_up);
-                fallback.cloned().or_else(|| {
-                    let any: Vec<&Arc<Endpoint>> =
-                        known.replicas.iter().chain(&known.fallback).filter(other).collect();
-                    fastrand::choice(any).cloned()
-                })
-            }
-            [one] => Some((*one).clone()),
-            several => {
-                let first = fastrand::usize(..several.len());
-                let step = 1 + fastrand::usize(..several.len() - 1);
-                let (first, second) = (several[first], several[(first + step) % several.len()]);
-                let better = if first.is_better_than(second) { first } else { second };
-                better.note_pick(self.picks.fetch_add(1, Ordering::Relaxed) + 1);
-                Some(better.clone())
-            }
-        }
+        let may = |endpoint: &Arc<Endpoint>| but.is_none_or(|but| !Arc::ptr_eq(endpoint, but));
+        let picked = pick(&known.replicas, &known.fallback, may, Instant::now(), &mut fastrand::Rng::new())?;
+        picked.record_pick(self.picks.fetch_add(1, Ordering::Relaxed) + 1);
+        Some(picked.clone())
     }
 
     /// Makes a call on one replica and, when it cannot have been decided there
@@ -271,7 +261,15 @@ impl Balancer {
         C: Fn(Channel, Duration) -> F,
         F: Future<Output = Result<T, Status>>,
     {
-        self.earn();
+        self.call_endpoint(deadline, |endpoint, left| make(endpoint.channel.clone(), left)).await
+    }
+
+    async fn call_endpoint<T, F, C>(self: &Arc<Self>, deadline: Instant, make: C) -> Result<T, Status>
+    where
+        C: Fn(&Endpoint, Duration) -> F,
+        F: Future<Output = Result<T, Status>>,
+    {
+        self.retries.deposit();
         let Some(first) = self.pick(None) else {
             return Err(Status::unavailable("no replica of the backend is known"));
         };
@@ -279,15 +277,15 @@ impl Balancer {
             Ok(answer) => return Ok(answer),
             Err(status) => status,
         };
-        if !undecided(&status) || Instant::now() >= deadline {
-            return Err(clear(status));
+        if !is_undecided(&status) || Instant::now() >= deadline {
+            return Err(clarify(status));
         }
         // With one replica, the same again: its connection may only have been old.
         let second = self.pick(Some(&first)).unwrap_or(first);
-        if !self.spend() {
-            return Err(clear(status));
+        if !self.retries.withdraw() {
+            return Err(clarify(status));
         }
-        self.attempt(&second, deadline, &make).await.map_err(clear)
+        self.attempt(&second, deadline, &make).await.map_err(clarify)
     }
 
     async fn attempt<T, F, C>(
@@ -297,26 +295,26 @@ impl Balancer {
         make: &C,
     ) -> Result<T, Status>
     where
-        C: Fn(Channel, Duration) -> F,
+        C: Fn(&Endpoint, Duration) -> F,
         F: Future<Output = Result<T, Status>>,
     {
         let left = deadline.saturating_duration_since(Instant::now());
         let in_flight = endpoint.enter();
         let late = || Status::deadline_exceeded("the review's deadline has passed");
-        let answer = match tokio::time::timeout_at(deadline, make(endpoint.channel.clone(), left)).await {
-            Ok(Err(status)) if expired(&status) => Err(late()),
+        let answer = match tokio::time::timeout_at(deadline, make(endpoint, left)).await {
+            Ok(Err(status)) if is_expired(&status) => Err(late()),
             Ok(answer) => answer,
             Err(_) => Err(late()),
         };
         match &answer {
             Ok(_) => {
-                in_flight.answered();
+                in_flight.record_answer();
                 if endpoint.is_down() {
                     endpoint.mark_up();
                 }
                 self.mark_reached();
             }
-            Err(status) if lost_connection(status) => {
+            Err(status) if is_lost_connection(status) => {
                 if endpoint.mark_down() {
                     tracing::warn!(replica = %endpoint.address, error = %status, cause = ?status.source(), "lost a backend replica");
                     tokio::spawn(self.clone().probe(endpoint.clone()));
@@ -326,69 +324,11 @@ impl Balancer {
         }
         answer
     }
-
-    fn earn(&self) {
-        let _ = self.retries.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |saved| {
-            (saved < MOST_SAVED).then_some(saved + EARNED_PER_CALL)
-        });
-    }
-
-    fn spend(&self) -> bool {
-        let spent = self.retries.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |saved| {
-            (saved >= COST_OF_RETRY).then_some(saved - COST_OF_RETRY)
-        });
-        spent.is_ok()
-    }
 }
 
-fn same(one: &[Arc<Endpoint>], other: &[Arc<Endpoint>]) -> bool {
+fn are_same(one: &[Arc<Endpoint>], other: &[Arc<Endpoint>]) -> bool {
     one.len() == other.len() && one.iter().zip(other).all(|(one, other)| Arc::ptr_eq(one, other))
 }
 
-/// A status that tonic's own client made from `grpc-timeout`, perhaps a moment before our
-/// timer fired. It comes as `Cancelled` with a source, as a lost connection does.
-fn expired(status: &Status) -> bool {
-    causes(status).any(<dyn Error>::is::<tonic::TimeoutExpired>)
-}
-
-/// What a status was made from, outermost first.
-fn causes(status: &Status) -> impl Iterator<Item = &(dyn Error + 'static)> {
-    let mut next = status.source();
-    std::iter::from_fn(move || {
-        let cause = next?;
-        next = cause.source();
-        Some(cause)
-    })
-}
-
-/// A status that tonic made because the connection failed, not one that a
-/// backend sent: those have no source.
-fn lost_connection(status: &Status) -> bool {
-    status.source().is_some()
-        && matches!(status.code(), Code::Unavailable | Code::Unknown | Code::Cancelled | Code::Internal)
-}
-
-/// A status that says what happened. tonic calls a connection that broke `Unknown`, and `Cancelled`
-/// both a connection that was gone before the call and a call that the backend broke off (a
-/// handler that panicked); none of them is a call that was cancelled or took too long.
-fn clear(status: Status) -> Status {
-    if !lost_connection(&status) {
-        return status;
-    }
-    let code = match status.code() {
-        Code::Cancelled if !never_sent(&status) => Code::Internal,
-        Code::Cancelled | Code::Unknown => Code::Unavailable,
-        code => code,
-    };
-    Status::new(code, status.message())
-}
-
-/// Whether the connection ended before it took the call.
-fn never_sent(status: &Status) -> bool {
-    causes(status).any(|cause| cause.downcast_ref::<hyper::Error>().is_some_and(hyper::Error::is_canceled))
-}
-
-/// Whether a backend cannot have decided, so that another may be asked.
-fn undecided(status: &Status) -> bool {
-    lost_connection(status) || matches!(status.code(), Code::Unavailable | Code::ResourceExhausted)
-}
+#[cfg(test)]
+mod tests;

@@ -5,24 +5,26 @@
 //! (or replicas added under load would get none) and when draining: the
 //! client then opens a new connection, and no POST is lost (C-04, C-102).
 
-use crate::guard::{Guard, Patience, Phase};
-use crate::listener::{AcceptLimits, Connection, OpenConnections, accept};
-use crate::shutdown::Shutdown;
-use http::header::{CONNECTION, HeaderValue};
-use http::{Request, Response};
-use hyper::body::{Body, Incoming};
-use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
-use rustls::ServerConfig;
 use std::convert::Infallible;
 use std::error::Error;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
+
+use http::header::{CONNECTION, HeaderValue};
+use http::{Request, Response};
+use hyper::body::{Body, Incoming};
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use rustls::ServerConfig;
 use tokio::net::TcpListener;
-use tokio::sync::mpsc;
 use tokio::time::Instant;
 use tower::Service;
+
+use crate::accept::accept;
+use crate::guard::{Guard, Patience, Phase};
+use crate::listener::{AcceptLimits, Connection, Handshakes, OpenConnections};
+use crate::shutdown::Shutdown;
 
 /// An h2 connection lives at least this long: GOAWAY before the first request would leave it no use.
 const LEAST_H2_AGE: Duration = Duration::from_secs(1);
@@ -75,31 +77,30 @@ pub async fn serve<S, B>(
     B::Data: Send,
     B::Error: Into<Box<dyn Error + Send + Sync>>,
 {
-    let (sender, mut receiver) = mpsc::channel(64);
-    let accepting = tokio::spawn(accept(listener, tls, options.accept, open.clone(), sender));
-    let mut drained = std::pin::pin!(drained(shutdown.clone(), open.clone(), options));
+    let handshakes = Handshakes::new(tls, options.accept.handshake, open.clone());
     let closing = Shutdown::new();
-    loop {
-        tokio::select! {
-            connection = receiver.recv() => {
-                let Some(connection) = connection else { break };
-                let (service, shutdown, closing) = (service.clone(), shutdown.clone(), closing.clone());
-                tokio::spawn(async move {
-                    tokio::select! {
-                        () = serve_connection(connection, service, options, shutdown) => {}
-                        () = closing.started() => {}
-                    }
-                });
+    let serve = |stream, place| {
+        let handshake = handshakes.begin(stream, place);
+        let (service, shutdown, closing) = (service.clone(), shutdown.clone(), closing.clone());
+        async move {
+            let serving = async {
+                if let Some(connection) = handshake.await {
+                    serve_connection(connection, service, options, shutdown).await;
+                }
+            };
+            tokio::select! {
+                () = serving => {}
+                () = closing.started() => {}
             }
-            () = &mut drained => break,
         }
-    }
-    accepting.abort();
+    };
+    accept(listener, options.accept.connections, wait_until_drained(shutdown.clone(), open, options), serve)
+        .await;
     closing.trigger(); // whatever is open now has had its time
 }
 
 /// Resolves once the server may stop.
-async fn drained(shutdown: Shutdown, open: OpenConnections, options: Options) {
+async fn wait_until_drained(shutdown: Shutdown, open: OpenConnections, options: Options) {
     shutdown.started().await;
     let begun = Instant::now();
     loop {
@@ -133,7 +134,7 @@ where
         tokio::select! {
             ended = &mut serving => ended,
             // GOAWAY: h2 clients finish what is in flight and know what was not taken.
-            () = retired(age.max(LEAST_H2_AGE), &shutdown) => {
+            () = wait_until_retired(age.max(LEAST_H2_AGE), &shutdown) => {
                 serving.as_mut().graceful_shutdown();
                 // hyper would wait without end for a client that never begins or never reads.
                 tokio::time::timeout(options.idle, serving).await.unwrap_or(Ok(()))
@@ -155,7 +156,7 @@ where
     }
 }
 
-async fn retired(age: Duration, shutdown: &Shutdown) {
+async fn wait_until_retired(age: Duration, shutdown: &Shutdown) {
     tokio::select! {
         () = tokio::time::sleep(age) => {}
         () = shutdown.started() => {}

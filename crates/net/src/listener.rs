@@ -1,21 +1,25 @@
-//! Accepting TLS connections: handshakes run beside each other, each under a
-//! timeout, and a connection holds its permit for as long as it lives.
+//! TLS connections: handshakes run beside each other, each under a timeout, and a connection holds its place for as
+//! long as it lives.
 
-use crate::coalesce::Coalesce;
-use futures::Stream;
-use rustls::ServerConfig;
+use std::future::Future;
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
+
+use futures::Stream;
+use rustls::ServerConfig;
 use tokio::io::{AsyncRead, AsyncWrite, BufReader, ReadBuf};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
+use tokio::sync::mpsc;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 use tonic::transport::server::Connected;
+
+use crate::accept::{Place, accept};
+use crate::coalesce::Coalesce;
 
 /// Bytes that are read at once. rustls alone asks for 4 KiB, three system calls for a usual review.
 const READ: usize = 12 << 10;
@@ -66,7 +70,7 @@ impl Drop for Counted {
 #[derive(Debug)]
 pub struct Connection {
     stream: TlsStream<BufReader<TcpStream>>,
-    _permit: OwnedSemaphorePermit,
+    _place: Place,
     _counted: Counted,
 }
 
@@ -124,49 +128,38 @@ impl AsyncWrite for Connection {
     }
 }
 
-/// Accepts connections and gives those whose handshake succeeded to `sender`,
-/// until nobody receives.
-pub(crate) async fn accept(
-    listener: TcpListener,
-    tls: Arc<ServerConfig>,
-    limits: AcceptLimits,
+/// Establishes the TLS connections of one listener.
+pub(crate) struct Handshakes {
+    acceptor: TlsAcceptor,
+    limit: Duration,
     open: OpenConnections,
-    sender: mpsc::Sender<Connection>,
-) {
-    let permits = Arc::new(Semaphore::new(limits.connections));
-    let acceptor = TlsAcceptor::from(tls);
-    loop {
-        let Ok(permit) = permits.clone().acquire_owned().await else { return };
-        let accepted = tokio::select! {
-            accepted = listener.accept() => accepted,
-            () = sender.closed() => return,
-        };
-        let stream = match accepted {
-            Ok((stream, _)) => stream,
-            Err(error) => {
-                // Out of file descriptors, or the client has gone: neither ends the server.
-                tracing::warn!(%error, "failed to accept a connection");
-                tokio::time::sleep(Duration::from_millis(50)).await;
-                continue;
-            }
-        };
-        let counted = Counted::new(&open);
-        let (acceptor, sender) = (acceptor.clone(), sender.clone());
-        tokio::spawn(async move {
+}
+
+impl Handshakes {
+    /// Handshakes that each end within `limit`; their connections are counted in `open`.
+    pub(crate) fn new(tls: Arc<ServerConfig>, limit: Duration, open: OpenConnections) -> Self {
+        Self { acceptor: TlsAcceptor::from(tls), limit, open }
+    }
+
+    /// Shakes hands over an accepted stream, which counts as open from this call on. Resolves to `None` when the
+    /// handshake fails or takes too long.
+    pub(crate) fn begin(
+        &self,
+        stream: TcpStream,
+        place: Place,
+    ) -> impl Future<Output = Option<Connection>> + Send + use<> {
+        let (acceptor, limit) = (self.acceptor.clone(), self.limit);
+        let counted = Counted::new(&self.open);
+        async move {
             let _ = stream.set_nodelay(true); // only latency is at stake
-            match tokio::time::timeout(
-                limits.handshake,
-                acceptor.accept(BufReader::with_capacity(READ, stream)),
-            )
-            .await
-            {
-                Ok(Ok(stream)) => {
-                    let _ = sender.send(Connection { stream, _permit: permit, _counted: counted }).await;
-                }
+            let handshake = acceptor.accept(BufReader::with_capacity(READ, stream));
+            match tokio::time::timeout(limit, handshake).await {
+                Ok(Ok(stream)) => return Some(Connection { stream, _place: place, _counted: counted }),
                 Ok(Err(error)) => tracing::debug!(%error, "TLS handshake failed"),
                 Err(_) => tracing::debug!("TLS handshake timed out"),
             }
-        });
+            None
+        }
     }
 }
 
@@ -177,7 +170,18 @@ pub fn grpc_incoming(
     limits: AcceptLimits,
 ) -> impl Stream<Item = io::Result<Coalesce<Connection>>> + Send + 'static {
     let (sender, receiver) = mpsc::channel(64);
-    tokio::spawn(accept(listener, tls, limits, OpenConnections::default(), sender));
+    let handshakes = Handshakes::new(tls, limits.handshake, OpenConnections::default());
+    tokio::spawn(async move {
+        let serve = |stream, place| {
+            let (handshake, sender) = (handshakes.begin(stream, place), sender.clone());
+            async move {
+                if let Some(connection) = handshake.await {
+                    let _ = sender.send(connection).await;
+                }
+            }
+        };
+        accept(listener, limits.connections, sender.closed(), serve).await;
+    });
     futures::stream::unfold(receiver, |mut receiver| async move {
         receiver.recv().await.map(|connection| (Ok(Coalesce::new(connection)), receiver))
     })

@@ -1,7 +1,7 @@
 //! Where policies come from: a directory of YAML or JSON files.
 //!
 //! Policies are edited while they are in force, by people and by kubelet, so
-//! a directory is read again and again, and what is found may be half written,
+//! a directory is polled, and what is found may be half written,
 //! misspelt or hostile. Reading it therefore never fails as a whole once it
 //! has succeeded: what cannot be used becomes a [`Problem`] that names file,
 //! line and policy.
@@ -9,6 +9,8 @@
 //! The invariant: a policy that was good stays in force in its last good form
 //! until a readable source says otherwise. Only a document that can be read
 //! changes a policy, and only a file that can be read whole removes one.
+//!
+//! Start with [`Directory`], which gives a [`Snapshot`], and with [`watch`] to follow it.
 
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
 

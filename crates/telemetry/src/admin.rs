@@ -7,7 +7,7 @@ use std::convert::Infallible;
 use std::fmt;
 use std::future::Future;
 use std::io;
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::SocketAddr;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,9 +19,10 @@ use hyper::body::Incoming;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use prometheus::{Registry, TextEncoder};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::watch;
 
-use crate::{Readiness, process};
+use crate::process;
+use crate::readiness::Readiness;
 
 /// Connections served at a time; more wait in the listen queue.
 const MAX_CONNECTIONS: usize = 64;
@@ -33,8 +34,6 @@ const CONNECTION_LIFE: Duration = Duration::from_secs(120);
 const CLOSING_TIME: Duration = Duration::from_secs(5);
 /// Bound of the head of a request.
 const MAX_HEAD_BYTES: usize = 16 * 1024;
-/// After a failed accept, mostly for want of descriptors: gives others time to close theirs.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 const TEXT: HeaderValue = HeaderValue::from_static("text/plain; charset=utf-8");
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
@@ -95,12 +94,7 @@ impl Admin {
 
     /// Binds the endpoint. `[::]` takes IPv4 too, and falls back to `0.0.0.0` where the host has no IPv6.
     pub async fn bind(&self, address: SocketAddr) -> io::Result<AdminServer> {
-        let listener = match TcpListener::bind(address).await {
-            Err(error) if address.is_ipv6() && address.ip().is_unspecified() && is_without_ipv6(&error) => {
-                TcpListener::bind((Ipv4Addr::UNSPECIFIED, address.port())).await?
-            }
-            bound => bound?,
-        };
+        let listener = sallyport_net::bind(address).await?;
         Ok(AdminServer { listener, admin: Arc::new(self.clone()) })
     }
 
@@ -136,15 +130,6 @@ impl Admin {
     }
 }
 
-/// `EAFNOSUPPORT` of Linux, which the standard library has no kind for.
-const ADDRESS_FAMILY_NOT_SUPPORTED: i32 = 97;
-
-/// Whether the host knows no IPv6, as told by the socket or by the address.
-fn is_without_ipv6(error: &io::Error) -> bool {
-    matches!(error.kind(), io::ErrorKind::AddrNotAvailable | io::ErrorKind::Unsupported)
-        || error.raw_os_error() == Some(ADDRESS_FAMILY_NOT_SUPPORTED)
-}
-
 fn respond(status: StatusCode, content_type: HeaderValue, body: String) -> Response<Full<Bytes>> {
     let mut response = Response::new(Full::new(Bytes::from(body)));
     *response.status_mut() = status;
@@ -167,35 +152,15 @@ impl AdminServer {
 
     /// Serves until `shutdown` resolves, then lets answers under way finish for a few seconds.
     pub async fn serve(self, shutdown: impl Future<Output = ()> + Send) {
-        let places = Arc::new(Semaphore::new(MAX_CONNECTIONS));
         let (closing, _) = watch::channel(false);
-        let mut shutdown = pin!(shutdown);
-        loop {
-            let accept = async {
-                // Never closed, so acquiring cannot fail.
-                let place = Arc::clone(&places).acquire_owned().await.ok();
-                (place, self.listener.accept().await)
-            };
-            let (place, accepted) = tokio::select! {
-                accepted = accept => accepted,
-                () = &mut shutdown => break,
-            };
-            match accepted {
-                Ok((stream, _)) => {
-                    let admin = Arc::clone(&self.admin);
-                    let closed = closing.subscribe();
-                    tokio::spawn(async move {
-                        serve_connection(admin, stream, closed).await;
-                        drop(place);
-                    });
-                }
-                Err(error) => {
-                    tracing::warn!(%error, "failed to accept a connection to the admin endpoint");
-                    tokio::time::sleep(ACCEPT_PAUSE).await;
-                }
+        let serve = |stream, place| {
+            let (admin, closed) = (Arc::clone(&self.admin), closing.subscribe());
+            async move {
+                serve_connection(admin, stream, closed).await;
+                drop(place);
             }
-        }
-        drop(self.listener);
+        };
+        sallyport_net::accept(self.listener, MAX_CONNECTIONS, shutdown, serve).await;
         closing.send_replace(true);
         // Each connection ends within this by its own clock.
         let _ = tokio::time::timeout(CLOSING_TIME, closing.closed()).await;

@@ -1,79 +1,97 @@
-//! How a certificate is shown, by who stores it and by who serves it alike, so that the two can be compared.
+//! What the process shows of its certificates, and what it says when they change.
 
-use prometheus::{GaugeVec, IntGaugeVec, Opts, Registry};
+use std::sync::Arc;
 
-/// How many hexadecimal digits of a serial number a metric's value holds exactly.
-const DIGITS: usize = 13;
+use prometheus::{IntCounter, Registry};
+use sallyport_net::{CertificateStatus, Credentials, Reload};
+use serde::Serialize;
 
-/// The gauges of certificates, by name.
+mod gauges;
+
+pub use gauges::CertificateGauges;
+
+/// Path of the page with the certificate and the bundle in use: what a prober of
+/// TLS cannot see, and the rotator must know before it drops a CA.
+pub const PAGE: &str = "/tls";
+
+/// Metrics of the certificate.
 #[derive(Clone, Debug)]
-pub struct CertificateGauges {
-    not_after: GaugeVec,
-    serial: IntGaugeVec,
+pub struct CertificateMeters {
+    gauges: CertificateGauges,
+    service: String,
+    errors: IntCounter,
 }
 
-impl CertificateGauges {
-    /// Makes and registers them.
+impl CertificateMeters {
+    /// Makes and registers the metrics.
     ///
     /// # Errors
     /// When one of their names is taken.
-    pub fn register(registry: &Registry) -> prometheus::Result<Self> {
-        let not_after = Opts::new(
-            "sallyport_certificate_not_after_timestamp_seconds",
-            "End of the validity of a certificate that is stored (cert-rotator) or in use (other services), in seconds \
-             since the epoch.",
-        );
-        let serial = Opts::new(
-            "sallyport_certificate_serial",
-            "The last 52 bits of the certificate's serial number: the same value is the same certificate.",
-        );
-        let gauges = Self {
-            not_after: GaugeVec::new(not_after, &["certificate"])?,
-            serial: IntGaugeVec::new(serial, &["certificate"])?,
-        };
-        registry.register(Box::new(gauges.not_after.clone()))?;
-        registry.register(Box::new(gauges.serial.clone()))?;
-        Ok(gauges)
+    pub fn register(registry: &Registry, service: &str) -> prometheus::Result<Self> {
+        let gauges = CertificateGauges::register(registry)?;
+        let errors = IntCounter::new(
+            "sallyport_tls_reload_errors_total",
+            "New certificate files that could not be used; the last good ones stay.",
+        )?;
+        registry.register(Box::new(errors.clone()))?;
+        Ok(Self { gauges, service: service.to_owned(), errors })
     }
 
-    /// Shows a certificate: its serial number in hexadecimal, its end in seconds since the epoch.
-    pub fn show(&self, certificate: &str, serial: &str, not_after: f64) {
-        let digits = serial.len().saturating_sub(DIGITS);
-        let value = serial.get(digits..).and_then(|digits| i64::from_str_radix(digits, 16).ok());
-        self.serial.with_label_values(&[certificate]).set(value.unwrap_or_default());
-        self.not_after.with_label_values(&[certificate]).set(not_after);
+    /// Shows the certificate in use.
+    pub fn show(&self, status: &CertificateStatus) {
+        // Seconds of any date that a certificate can have are exact.
+        #[expect(clippy::cast_precision_loss, reason = "see above")]
+        self.gauges.show(&self.service, &status.serial, status.not_after as f64);
     }
 
-    /// Shows nothing any more.
-    pub fn reset(&self) {
-        self.serial.reset();
-        self.not_after.reset();
+    /// Says what a look at the files found.
+    pub fn observe(&self, reload: &Reload) {
+        match reload {
+            Reload::Replaced(status) => {
+                self.show(status);
+                tracing::info!(serial = status.serial, not_after = status.not_after, "certificates replaced");
+            }
+            Reload::Refused(error) => {
+                self.errors.inc();
+                tracing::error!(
+                    error = error as &dyn std::error::Error,
+                    "new certificate files cannot be used, the last good ones stay"
+                );
+            }
+        }
     }
+}
+
+/// What [`PAGE`] shows, as JSON: serial, end of validity in seconds since the
+/// epoch, and the SHA-256 of the trust bundle's file.
+pub fn page(credentials: Arc<Credentials>) -> impl Fn() -> String + Send + Sync + 'static {
+    move || render(&credentials.status())
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Page<'a> {
+    serial: &'a str,
+    not_after: i64,
+    bundle_sha256: &'a str,
+}
+
+fn render(status: &CertificateStatus) -> String {
+    let page =
+        Page { serial: &status.serial, not_after: status.not_after, bundle_sha256: &status.bundle_sha256 };
+    serde_json::to_string(&page).unwrap_or_default()
 }
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use sallyport_net::CertificateStatus;
+
+    use super::render;
 
     #[test]
-    fn a_serial_number_of_any_length_is_a_value_that_a_scraper_keeps() {
-        let registry = Registry::new();
-        let gauges = CertificateGauges::register(&registry).unwrap();
-        let exact = 2_i64.pow(53);
-        for (serial, wanted) in [
-            ("", 0),
-            ("0a", 10),
-            ("ffffffffffffffffffffffffffffffff", 0xf_ffff_ffff_ffff),
-            ("1fffffffffffff", 0xf_ffff_ffff_ffff),
-            ("no number", 0),
-            ("ä000000000001", 0),
-        ] {
-            gauges.show("webhook", serial, 7.0);
-            let value = gauges.serial.with_label_values(&["webhook"]).get();
-            assert_eq!(value, wanted, "{serial}");
-            assert!((0..exact).contains(&value));
-        }
-        gauges.reset();
-        assert!(registry.gather().iter().all(|family| family.get_metric().is_empty()));
+    fn the_page_tells_leaf_and_bundle() {
+        let status =
+            CertificateStatus { serial: "0a".to_owned(), not_after: 7, bundle_sha256: "ff".to_owned() };
+        assert_eq!(render(&status), r#"{"serial":"0a","notAfter":7,"bundleSha256":"ff"}"#);
     }
 }

@@ -4,7 +4,10 @@ use std::net::SocketAddr;
 
 use prometheus::Registry;
 
-use crate::{Admin, Readiness, TelemetryArgs, TelemetryError, Tracing, install};
+use crate::admin::Admin;
+use crate::arguments::TelemetryArgs;
+use crate::readiness::Readiness;
+use crate::subscriber::{TelemetryError, Tracing, install};
 
 /// Telemetry of a process that is one service: [`install`] and one [`Admin`].
 #[derive(Debug)]

@@ -18,7 +18,8 @@ use tracing_subscriber::prelude::*;
 use tracing_subscriber::registry::LookupSpan;
 use tracing_subscriber::{Layer, Registry};
 
-use crate::{LogFormat, TelemetryArgs, trace};
+use crate::arguments::{LogFormat, TelemetryArgs};
+use crate::trace;
 
 /// How long the last spans may take to be sent at the end of the process.
 const FLUSH_TIMEOUT: Duration = Duration::from_secs(5);
@@ -194,7 +195,7 @@ fn log_panic(info: &PanicHookInfo<'_>) {
 #[cfg(test)]
 mod tests {
     use super::{export_wanted, log_filter, log_layer, log_panic, trace_filter};
-    use crate::LogFormat;
+    use crate::arguments::LogFormat;
     use parking_lot::Mutex;
     use std::io::Write;
     use std::sync::Arc;

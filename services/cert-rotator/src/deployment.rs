@@ -27,7 +27,7 @@ use crate::state::Phase;
 const COMPONENT: &str = "app.kubernetes.io/component";
 /// The name of the admin port of a pod.
 const ADMIN: &str = "admin";
-/// Where a process shows its certificate and its bundle; `sallyport-net` serves it.
+/// Where a process shows its certificate and its bundle; `sallyport-telemetry` serves it.
 const PAGE: &str = "/tls";
 /// The longest page, in bytes.
 const MAX_PAGE: usize = 16 << 10;
@@ -190,9 +190,10 @@ async fn page(host: &str, port: u16) -> Result<Page, Box<dyn std::error::Error +
 mod tests {
     use std::time::SystemTime;
 
-    use sallyport_net::{Credentials, certificate};
+    use sallyport_net::Credentials;
     use sallyport_pki::names::Suite;
     use sallyport_pki::{Authority, Certificate, Identity, Stored, authority, files};
+    use sallyport_telemetry::certificate;
     use serde_json::json;
 
     use super::*;

@@ -11,7 +11,7 @@ use hyper_util::rt::TokioIo;
 use rustls::client::ResolvesClientCert;
 use rustls::sign::CertifiedKey;
 use rustls::{ClientConfig, SignatureScheme};
-use sallyport_backend::{Backend, Config, PolicySet};
+use sallyport_backend::{Backend, Config, Kind};
 use sallyport_net::{Credentials, Shutdown};
 use sallyport_pki::{Algorithm, Authority, LeafRequest, ServiceName};
 use sallyport_policy::{MutationSet, ValidationSet};
@@ -80,7 +80,7 @@ fn config(trust: &Trust, policies: &Path) -> Config {
     config
 }
 
-async fn bind<S: PolicySet>(policies: &Path, set: impl FnOnce(&mut Config)) -> (Trust, Backend<S>) {
+async fn bind<S: Kind>(policies: &Path, set: impl FnOnce(&mut Config)) -> (Trust, Backend<S>) {
     let trust = Trust::new();
     let mut config = config(&trust, policies);
     set(&mut config);
@@ -91,7 +91,7 @@ async fn bind<S: PolicySet>(policies: &Path, set: impl FnOnce(&mut Config)) -> (
 async fn mutator(policies: &Path, set: impl FnOnce(&mut Config)) -> Running {
     let (trust, backend) = bind::<MutationSet>(policies, set).await;
     let (grpc, admin, shutdown) = (backend.grpc_address(), backend.admin_address(), Shutdown::new());
-    let serving = sallyport_mutator::serve(backend, shutdown.clone());
+    let serving = backend.serve(shutdown.clone());
     let task = tokio::spawn(async move { serving.await.unwrap() });
     Running { trust, grpc, admin, shutdown, task }
 }
@@ -99,7 +99,7 @@ async fn mutator(policies: &Path, set: impl FnOnce(&mut Config)) -> Running {
 async fn validator(policies: &Path) -> Running {
     let (trust, backend) = bind::<ValidationSet>(policies, |_| {}).await;
     let (grpc, admin, shutdown) = (backend.grpc_address(), backend.admin_address(), Shutdown::new());
-    let serving = sallyport_validator::serve(backend, shutdown.clone());
+    let serving = backend.serve(shutdown.clone());
     let task = tokio::spawn(async move { serving.await.unwrap() });
     Running { trust, grpc, admin, shutdown, task }
 }

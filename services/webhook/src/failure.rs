@@ -5,102 +5,130 @@
 use axum::body::Body;
 use http::header::{ALLOW, CONNECTION, CONTENT_TYPE, HeaderValue, RETRY_AFTER};
 use http::{Response, StatusCode};
-use sallyport_admission::EnvelopeError;
-use std::borrow::Cow;
+use sallyport_admission::{EnvelopeError, PatchError};
 use std::time::Duration;
 use tonic::Code;
 
+use crate::door::DOORS;
+use crate::outcome::Outcome;
+
 /// A review that gets no decision.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub(crate) enum Failure {
     /// Not a review that can be answered.
+    #[error(transparent)]
     Envelope(EnvelopeError),
     /// The body broke off.
+    #[error("the body broke off: {0}")]
     BrokenBody(String),
     /// The body is larger than the limit, in bytes.
+    #[error("the review is larger than {0} bytes (--max-body-bytes of sallyport-webhook)")]
     TooLarge(usize),
     /// The body took longer than this.
+    #[error("the body took longer than {} s", .0.as_secs())]
     SlowBody(Duration),
     /// Not JSON by its own word.
+    #[error("the body is {0}; send application/json, not encoded")]
     MediaType(String),
     /// No such path.
+    #[error("{0} is no door; known are {known}", known = DOORS.map(|door| door.path).join(", "))]
     Path(String),
     /// Not a POST.
+    #[error("send AdmissionReviews with POST")]
     Method,
     /// Too much in flight here.
+    #[error("too many {0} in flight; try again")]
     Overloaded(&'static str),
     /// This door has no backend.
+    #[error("no {0} is configured (--{0} of sallyport-webhook)")]
     NoBackend(&'static str),
     /// A backend could not decide.
+    #[error("the {backend} could not decide: {code:?}: {message}")]
     Undecided { backend: &'static str, code: Code, message: String },
     /// A backend decided something that the API server would choke on.
-    BadAnswer { backend: &'static str, fault: String },
+    #[error("the answer of the {backend} cannot be passed on: {fault}")]
+    BadAnswer { backend: &'static str, fault: AnswerFault },
     /// A handler panicked.
+    #[error("the review could not be handled; see the logs of sallyport-webhook")]
     Panic,
 }
 
-impl Failure {
-    /// Status, whether to come again, and the outcome in metrics.
-    pub(crate) fn mapping(&self) -> (StatusCode, bool, &'static str) {
-        match self {
-            Self::Envelope(_) | Self::BrokenBody(_) => (StatusCode::BAD_REQUEST, false, "malformed"),
-            Self::TooLarge(_) => (StatusCode::PAYLOAD_TOO_LARGE, false, "malformed"),
-            Self::SlowBody(_) => (StatusCode::REQUEST_TIMEOUT, false, "malformed"),
-            Self::MediaType(_) => (StatusCode::UNSUPPORTED_MEDIA_TYPE, false, "malformed"),
-            Self::Path(_) => (StatusCode::NOT_FOUND, false, "malformed"),
-            Self::Method => (StatusCode::METHOD_NOT_ALLOWED, false, "malformed"),
-            Self::Overloaded(_) => (StatusCode::SERVICE_UNAVAILABLE, true, "overloaded"),
-            // Coming again would not help: somebody has to set a flag.
-            Self::NoBackend(_) => (StatusCode::SERVICE_UNAVAILABLE, false, "unavailable"),
-            Self::Undecided { code, .. } => match code {
-                Code::Unavailable => (StatusCode::SERVICE_UNAVAILABLE, true, "unavailable"),
-                Code::ResourceExhausted => (StatusCode::TOO_MANY_REQUESTS, true, "overloaded"),
-                // tonic reports an expired call as Cancelled (G-02).
-                Code::DeadlineExceeded | Code::Cancelled => (StatusCode::GATEWAY_TIMEOUT, false, "timeout"),
-                _ => (StatusCode::INTERNAL_SERVER_ERROR, false, "error"),
-            },
-            Self::BadAnswer { .. } | Self::Panic => (StatusCode::INTERNAL_SERVER_ERROR, false, "error"),
-        }
+/// Why an answer of a backend cannot be passed on.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum AnswerFault {
+    /// C-27; the message has no such field today.
+    #[error("a patch at a validating door")]
+    PatchFromValidator,
+    #[error("a patch together with a denial")]
+    PatchWithDenial,
+    #[error(transparent)]
+    Patch(#[from] PatchError),
+}
+
+/// How a failure is answered and counted.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Mapping {
+    pub(crate) status: StatusCode,
+    /// Whether another attempt may end otherwise.
+    pub(crate) retry: bool,
+    pub(crate) outcome: Outcome,
+}
+
+impl Mapping {
+    const fn new(status: StatusCode, outcome: Outcome) -> Self {
+        Self { status, retry: false, outcome }
     }
 
-    fn message(&self) -> Cow<'static, str> {
+    const fn with_retry(self) -> Self {
+        Self { retry: true, ..self }
+    }
+}
+
+const UNAVAILABLE: Mapping = Mapping::new(StatusCode::SERVICE_UNAVAILABLE, Outcome::Unavailable);
+const TIMEOUT: Mapping = Mapping::new(StatusCode::GATEWAY_TIMEOUT, Outcome::Timeout);
+const INTERNAL: Mapping = Mapping::new(StatusCode::INTERNAL_SERVER_ERROR, Outcome::Error);
+
+/// A backend's gRPC codes that are not answered as [`INTERNAL`].
+const CODES: [(Code, Mapping); 4] = [
+    (Code::Unavailable, UNAVAILABLE.with_retry()),
+    (Code::ResourceExhausted, Mapping::new(StatusCode::TOO_MANY_REQUESTS, Outcome::Overloaded).with_retry()),
+    (Code::DeadlineExceeded, TIMEOUT),
+    // tonic reports an expired call as Cancelled (G-02).
+    (Code::Cancelled, TIMEOUT),
+];
+
+impl Failure {
+    /// How the failure is answered and counted.
+    pub(crate) fn mapping(&self) -> Mapping {
+        let malformed = |status| Mapping::new(status, Outcome::Malformed);
         match self {
-            Self::Envelope(error) => error.to_string().into(),
-            Self::BrokenBody(error) => format!("the body broke off: {error}").into(),
-            Self::TooLarge(limit) => {
-                format!("the review is larger than {limit} bytes (--max-body-bytes of sallyport-webhook)")
-                    .into()
+            Self::Envelope(_) | Self::BrokenBody(_) => malformed(StatusCode::BAD_REQUEST),
+            Self::TooLarge(_) => malformed(StatusCode::PAYLOAD_TOO_LARGE),
+            Self::SlowBody(_) => malformed(StatusCode::REQUEST_TIMEOUT),
+            Self::MediaType(_) => malformed(StatusCode::UNSUPPORTED_MEDIA_TYPE),
+            Self::Path(_) => malformed(StatusCode::NOT_FOUND),
+            Self::Method => malformed(StatusCode::METHOD_NOT_ALLOWED),
+            Self::Overloaded(_) => {
+                Mapping::new(StatusCode::SERVICE_UNAVAILABLE, Outcome::Overloaded).with_retry()
             }
-            Self::SlowBody(limit) => format!("the body took longer than {} s", limit.as_secs()).into(),
-            Self::MediaType(kind) => format!("the body is {kind}; send application/json, not encoded").into(),
-            Self::Path(path) => {
-                let known = crate::door::DOORS.map(|door| door.path).join(", ");
-                format!("{path} is no door; known are {known}").into()
+            // A retry would not help: a flag has to be set.
+            Self::NoBackend(_) => UNAVAILABLE,
+            Self::Undecided { code, .. } => {
+                CODES.iter().find(|(known, _)| known == code).map_or(INTERNAL, |(_, mapping)| *mapping)
             }
-            Self::Method => "send AdmissionReviews with POST".into(),
-            Self::Overloaded(what) => format!("too many {what} in flight; try again").into(),
-            Self::NoBackend(backend) => {
-                format!("no {backend} is configured (--{backend} of sallyport-webhook)").into()
-            }
-            Self::Undecided { backend, code, message } => {
-                format!("the {backend} could not decide: {code:?}: {message}").into()
-            }
-            Self::BadAnswer { backend, fault } => {
-                format!("the answer of the {backend} cannot be passed on: {fault}").into()
-            }
-            Self::Panic => "the review could not be handled; see the logs of sallyport-webhook".into(),
+            Self::BadAnswer { .. } | Self::Panic => INTERNAL,
         }
     }
 
     /// The HTTP answer. `left` is the time that the caller still has: asking it
     /// to come again makes sense only while there is some (C-09).
     pub(crate) fn response(&self, left: Duration) -> Response<Body> {
-        let (status, again, _) = self.mapping();
-        let mut response = Response::new(Body::from(format!("{}\n", self.message())));
+        let Mapping { status, retry, .. } = self.mapping();
+        let mut response = Response::new(Body::from(format!("{self}\n")));
         *response.status_mut() = status;
         let headers = response.headers_mut();
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
-        if again && !left.is_zero() {
+        if retry && !left.is_zero() {
             headers.insert(RETRY_AFTER, HeaderValue::from_static("1"));
         }
         if matches!(self, Self::Method) {
@@ -111,12 +139,6 @@ impl Failure {
             headers.insert(CONNECTION, HeaderValue::from_static("close"));
         }
         response
-    }
-}
-
-impl std::fmt::Display for Failure {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter.write_str(&self.message())
     }
 }
 

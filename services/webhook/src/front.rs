@@ -4,6 +4,7 @@ use crate::arguments::Args;
 use crate::door::{DOORS, Side};
 use crate::metrics::{Metrics, Sampled};
 use crate::review;
+use crate::state::State;
 use axum::Router;
 use axum::body::Body;
 use axum::routing::post;
@@ -11,15 +12,14 @@ use prometheus::Registry;
 use sallyport_net::https::{self, Options};
 use sallyport_net::listener::OpenConnections;
 use sallyport_net::{
-    AcceptLimits, Balancer, BalancerOptions, ByteBudget, CertificateMeters, Credentials, CredentialsError,
-    Reload, Shutdown, Target,
+    AcceptLimits, Balancer, BalancerOptions, ByteBudget, Credentials, CredentialsError, Reload, Shutdown,
+    Target,
 };
-use sallyport_telemetry::Readiness;
+use sallyport_telemetry::{CertificateMeters, Readiness};
 use std::any::Any;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::Duration;
 use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 use tower_http::catch_panic::CatchPanicLayer;
@@ -60,28 +60,6 @@ pub enum FrontError {
     /// A metric is registered twice.
     #[error("failed to register metrics")]
     Metrics(#[from] prometheus::Error),
-}
-
-/// What handlers share.
-#[derive(Debug)]
-pub(crate) struct State {
-    mutator: Option<Arc<Balancer>>,
-    validator: Option<Arc<Balancer>>,
-    pub(crate) permits: Semaphore,
-    pub(crate) budget: ByteBudget,
-    pub(crate) metrics: Metrics,
-    pub(crate) max_body_bytes: usize,
-    pub(crate) max_message_bytes: usize,
-    pub(crate) default_timeout: Duration,
-}
-
-impl State {
-    pub(crate) fn backend(&self, side: Side) -> Option<&Arc<Balancer>> {
-        match side {
-            Side::Mutate => self.mutator.as_ref(),
-            Side::Validate => self.validator.as_ref(),
-        }
-    }
 }
 
 /// A front that listens.
@@ -145,7 +123,7 @@ impl Front {
         let validator =
             connect("validator", &args.validator, &args.validator_fallback, args.validator_name.as_ref())?;
         let listen = |source| FrontError::Listen { address: args.listen, source };
-        let listener = TcpListener::bind(args.listen).await.map_err(listen)?;
+        let listener = sallyport_net::bind(args.listen).await.map_err(listen)?;
         let address = listener.local_addr().map_err(listen)?;
         // Only now, with every condition named and connections queueing: a probe may come at any time.
         certificate.set(true);
@@ -160,7 +138,7 @@ impl Front {
             default_timeout: args.default_timeout,
         });
         let open = OpenConnections::default();
-        sample(registry, &state, &open)?;
+        register_samples(registry, &state, &open)?;
         let observe = move |reload: &Reload| meters.observe(reload);
         tokio::spawn(credentials.clone().watch(args.tls_reload, observe, shutdown.clone()));
         let options = Options {
@@ -201,13 +179,15 @@ fn router(state: &Arc<State>) -> Router {
     for door in &DOORS {
         let state = state.clone();
         let handler =
-            move |request: http::Request<Body>| async move { review::answer(state, door, request).await };
+            move |request: http::Request<Body>| async move { review::handle(state, door, request).await };
         router = router.route(door.path, post(handler));
     }
     router
-        .fallback(|request: http::Request<Body>| async move { review::unknown(request.uri().path()) })
-        .method_not_allowed_fallback(|| async { review::method() })
-        .layer(CatchPanicLayer::custom(|_: Box<dyn Any + Send>| review::panicked()))
+        .fallback(
+            |request: http::Request<Body>| async move { review::respond_unknown_path(request.uri().path()) },
+        )
+        .method_not_allowed_fallback(|| async { review::respond_wrong_method() })
+        .layer(CatchPanicLayer::custom(|_: Box<dyn Any + Send>| review::respond_panic()))
 }
 
 /// The name to verify: given, or the host's own.
@@ -222,7 +202,11 @@ fn server_name(flag: &'static str, hosts: &[String], name: Option<&String>) -> R
     }
 }
 
-fn sample(registry: &Registry, state: &Arc<State>, open: &OpenConnections) -> Result<(), prometheus::Error> {
+fn register_samples(
+    registry: &Registry,
+    state: &Arc<State>,
+    open: &OpenConnections,
+) -> Result<(), prometheus::Error> {
     let gauge = |value: usize| i64::try_from(value).unwrap_or(i64::MAX);
     let replicas = state.clone();
     Sampled::register(

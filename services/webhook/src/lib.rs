@@ -21,13 +21,16 @@ mod door;
 mod failure;
 mod front;
 mod metrics;
+mod outcome;
 mod review;
+mod state;
 
 pub use arguments::Args;
 pub use front::{Front, FrontError};
 
 use anyhow::Context;
-use sallyport_net::{Shutdown, certificate};
+use sallyport_net::Shutdown;
+use sallyport_telemetry::certificate;
 
 /// Runs the front as a process of its own until a signal has drained it.
 ///

