@@ -9,8 +9,9 @@ mod excerpt;
 mod lines;
 
 use self::evaluation::{Answer, Definition, Evaluator, Failure, Returns, Source, Vars};
-use crate::terminal::{self, BAD, plain};
-use crate::{manifest, yaml};
+use crate::input::manifest;
+use crate::output::terminal::{self, BAD, plain};
+use crate::output::yaml;
 use anyhow::{Context as _, ensure};
 use clap::{Subcommand, ValueEnum};
 use serde_json::{Value as Json, json};

@@ -6,7 +6,7 @@ mod rotate;
 mod status;
 
 pub(crate) use self::status::{Format, STUCK, UNANSWERED};
-use crate::terminal::{self, STRONG};
+use crate::output::terminal::{self, STRONG};
 use anyhow::Context as _;
 use clap::{Subcommand, ValueEnum};
 use sallyport_pki::Algorithm;

@@ -1,10 +1,10 @@
 //! `sallyport dev`: the suite here, for a cluster near by.
 
+use crate::output::terminal::{self, GOOD, QUIET, STRONG};
+use crate::output::yaml;
 use crate::policies::Policies;
 use crate::registration;
 use crate::suite::{Suite, SuiteOptions};
-use crate::terminal::{self, GOOD, QUIET, STRONG};
-use crate::yaml;
 use anyhow::{Context as _, ensure};
 use sallyport_cert_rotator::events::Events;
 use sallyport_cert_rotator::registration::live::Objects;

@@ -21,8 +21,8 @@ mod selector;
 mod snapshot;
 
 use crate::certs::Format;
+use crate::cluster::installation::InstallationArgs;
 use crate::cluster::{Access, Cluster};
-use crate::installation::InstallationArgs;
 use std::io::Write as _;
 use std::process::ExitCode;
 

@@ -19,29 +19,21 @@
 
 mod cel;
 mod certs;
-mod client;
-mod clock;
 mod cluster;
 mod completion;
 mod dev;
 mod doctor;
 mod door;
-mod installation;
-mod inventory;
-mod json_lines;
+mod input;
 mod leadership;
-mod manifest;
+mod output;
 mod policies;
 mod registration;
-mod report;
-mod resource;
 mod review;
-mod serving;
 mod suite;
-mod terminal;
 mod test;
-mod yaml;
 
+use crate::output::terminal;
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;
 

@@ -1,7 +1,7 @@
 //! The policies of a directory as a user sees them: which are in force, and what is wrong with the others.
 
 use crate::door::Door;
-use crate::terminal::{self, BAD, NOTICE, STRONG, plain};
+use crate::output::terminal::{self, BAD, NOTICE, STRONG, plain};
 use anstyle::Style;
 use sallyport_backend::PolicySet;
 use sallyport_policy::{FailurePolicy, MutationSet, Outcome, PolicyState, ResultKind, Review, ValidationSet};

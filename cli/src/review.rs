@@ -1,12 +1,15 @@
 //! `sallyport review`: manifests and AdmissionReviews through a front, as an API server would send them.
 
-use crate::client::Client;
+mod client;
+pub(crate) mod json_lines;
+pub(crate) mod report;
+
+use self::client::Client;
+use self::report::{Format, Report};
 use crate::dev::DevState;
 use crate::door::{Door, Doors};
-use crate::json_lines;
-use crate::manifest::{self, Circumstances, Identity, Item, Operation};
+use crate::input::manifest::{self, Circumstances, Identity, Item, Operation};
 use crate::policies::Policies;
-use crate::report::{Format, Report};
 use crate::suite::{Suite, SuiteOptions};
 use anyhow::{Context as _, bail, ensure};
 use base64::Engine as _;

@@ -1,6 +1,6 @@
 //! The place of an error in an expression, shown.
 
-use crate::terminal::plain;
+use crate::output::terminal::plain;
 
 /// Most of a line that is shown, in characters.
 const WIDTH: usize = 100;

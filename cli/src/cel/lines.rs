@@ -4,7 +4,7 @@
 //! answered.
 
 use super::evaluation::{Answer, Definition, Evaluator, Failure, Kind, Returns, Source, Vars};
-use crate::json_lines::{self, Line};
+use crate::review::json_lines::{self, Line};
 use serde::{Deserialize, Serialize};
 use serde_json::Value as Json;
 use std::io::{self, BufReader, BufWriter, Read, Write};

@@ -1,9 +1,9 @@
 //! `sallyport certs freeze` and `unfreeze`: holds rotations and renewals, and lets them go.
 
+use crate::cluster::installation::{Installation, InstallationArgs};
+use crate::cluster::inventory::{FREEZE, annotations};
 use crate::cluster::{Access, Cluster};
-use crate::installation::{Installation, InstallationArgs};
-use crate::inventory::{FREEZE, annotations};
-use crate::terminal;
+use crate::output::terminal;
 use anyhow::{Context as _, ensure};
 use serde_json::{Value, json};
 use std::process::ExitCode;

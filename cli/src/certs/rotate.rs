@@ -2,12 +2,12 @@
 
 use super::freeze::annotate;
 use super::life;
-use crate::clock;
+use crate::cluster::clock;
+use crate::cluster::installation::{Installation, InstallationArgs};
+use crate::cluster::inventory::{FREEZE, Holding, Inventory, ROTATE, ROTATED, annotations, key_id};
 use crate::cluster::{Access, Cluster};
-use crate::installation::{Installation, InstallationArgs};
-use crate::inventory::{FREEZE, Holding, Inventory, ROTATE, ROTATED, annotations, key_id};
 use crate::leadership::Leadership;
-use crate::terminal::{self, GOOD, NOTICE, STRONG, plain};
+use crate::output::terminal::{self, GOOD, NOTICE, STRONG, plain};
 use anyhow::Context as _;
 use sallyport_pki::{Certificate, check};
 use serde_json::json;
@@ -187,7 +187,7 @@ async fn follow(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::inventory::fixtures::{authority, bundle, leaf, secret};
+    use crate::cluster::inventory::fixtures::{authority, bundle, leaf, secret};
     use sallyport_pki::names::Member;
     use sallyport_pki::{Authority, Bundle};
     use serde_json::Value;

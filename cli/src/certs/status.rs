@@ -1,12 +1,12 @@
 //! `sallyport certs status`: the certificates of a release, and who serves them.
 
-use crate::clock;
+use crate::cluster::clock;
+use crate::cluster::installation::{Installation, InstallationArgs};
+use crate::cluster::inventory::{Entry, FREEZE, Holding, Inventory, ROTATE, Standing, is_overdue, key_id};
+use crate::cluster::serving::{self, Loaded, Process};
 use crate::cluster::{Access, Cluster, Read, Unread};
-use crate::installation::{Installation, InstallationArgs};
-use crate::inventory::{Entry, FREEZE, Holding, Inventory, ROTATE, Standing, is_overdue, key_id};
 use crate::leadership::{Condition, Leadership};
-use crate::serving::{self, Loaded, Process};
-use crate::terminal::{BAD, GOOD, NOTICE, QUIET, STRONG, plain};
+use crate::output::terminal::{BAD, GOOD, NOTICE, QUIET, STRONG, plain};
 use anstyle::Style;
 use anyhow::bail;
 use clap::ValueEnum;
@@ -340,8 +340,8 @@ fn issuer_key(entry: &Entry) -> Option<&[u8]> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::inventory::fixtures::{installation, sound, today};
-    use crate::serving::{Page, page_of};
+    use crate::cluster::inventory::fixtures::{installation, sound, today};
+    use crate::cluster::serving::{Page, page_of};
     use sallyport_pki::names::Member;
 
     fn status(age: Duration) -> Status {

@@ -3,10 +3,10 @@
 use super::diagnosis::{Check, Verdict};
 use super::snapshot::Snapshot;
 use crate::certs::{STUCK, UNANSWERED};
-use crate::clock;
-use crate::inventory::{FREEZE, ROTATE, is_overdue};
+use crate::cluster::clock;
+use crate::cluster::inventory::{FREEZE, ROTATE, is_overdue};
+use crate::cluster::serving::Loaded;
 use crate::leadership::Condition;
-use crate::serving::Loaded;
 use std::time::{Duration, SystemTime};
 
 /// A rotation that has waited so long will not go on by itself.
@@ -181,8 +181,8 @@ mod tests {
     use super::super::judge::fixtures::{assert_found, healthy};
     use super::*;
     use crate::cluster::Unread;
-    use crate::inventory::Holding;
-    use crate::inventory::fixtures::{bundle, leaf, secret};
+    use crate::cluster::inventory::Holding;
+    use crate::cluster::inventory::fixtures::{bundle, leaf, secret};
     use crate::leadership::Leadership;
     use sallyport_pki::Authority;
     use sallyport_pki::names::Member;
@@ -251,7 +251,7 @@ mod tests {
 
     #[test]
     fn pods_that_serve_something_else_are_found_and_those_that_cannot_be_asked_are_said() {
-        let page = |change: fn(&mut crate::serving::Page)| {
+        let page = |change: fn(&mut crate::cluster::serving::Page)| {
             with(|_, s| change(s.processes.as_mut().unwrap()[0].page.as_mut().unwrap()))
         };
         let moving = |age: Duration| {

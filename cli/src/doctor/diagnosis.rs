@@ -1,8 +1,8 @@
 //! What the checks found, and how it is written.
 
 use crate::cluster::Unread;
-use crate::installation::Installation;
-use crate::terminal::{BAD, GOOD, NOTICE, QUIET, STRONG, plain};
+use crate::cluster::installation::Installation;
+use crate::output::terminal::{BAD, GOOD, NOTICE, QUIET, STRONG, plain};
 use anstyle::Style;
 use serde_json::{Value, json};
 use std::io::{self, Write};

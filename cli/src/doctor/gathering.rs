@@ -2,11 +2,11 @@
 
 use super::entry::{Target, entries};
 use super::snapshot::{Server, Service, Snapshot};
+use crate::cluster::installation::Installation;
+use crate::cluster::inventory::Inventory;
+use crate::cluster::serving;
 use crate::cluster::{Cluster, Greeting, Read, Unread, is_name, selector, without_managed_fields};
-use crate::installation::Installation;
-use crate::inventory::Inventory;
 use crate::leadership::Leadership;
-use crate::serving;
 use futures::StreamExt as _;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};

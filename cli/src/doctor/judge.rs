@@ -32,10 +32,10 @@ pub(super) mod fixtures {
     use super::super::diagnosis::{Check, Verdict};
     use super::super::entry::{Target, entries};
     use super::super::snapshot::{Server, Service, Snapshot};
-    use crate::clock;
-    use crate::inventory::fixtures::{installation, sound, today};
+    use crate::cluster::clock;
+    use crate::cluster::inventory::fixtures::{installation, sound, today};
+    use crate::cluster::serving::{Process, page_of};
     use crate::leadership::Leadership;
-    use crate::serving::{Process, page_of};
     use sallyport_pki::Authority;
     use sallyport_pki::names::Member;
     use serde_json::{Value, json};

@@ -2,7 +2,7 @@
 
 use super::diagnosis::{Check, Verdict};
 use super::snapshot::Snapshot;
-use crate::clock as time;
+use crate::cluster::clock as time;
 use sallyport_pki::names::Member;
 use serde_json::Value;
 use std::time::Duration;

@@ -3,10 +3,10 @@
 use super::entry::Target;
 use super::selector::{Labels, labels_at};
 use crate::cluster::Read;
-use crate::installation::Installation;
-use crate::inventory::Inventory;
+use crate::cluster::installation::Installation;
+use crate::cluster::inventory::Inventory;
+use crate::cluster::serving::Process;
 use crate::leadership::Leadership;
-use crate::serving::Process;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime};

@@ -223,7 +223,7 @@ fn parts(part: &Value, whole: Option<&Value>, path: &str, found: &mut Vec<(Strin
 #[cfg(test)]
 mod tests {
     use super::{Objects, judge, parts};
-    use crate::manifest;
+    use crate::input::manifest;
     use crate::test::passage::Observation;
     use crate::test::specification::Expectation;
     use sallyport_policy::{Cause, Status};

@@ -2,9 +2,9 @@
 
 use super::judgement::Mismatch;
 use super::{CaseOutcome, SuiteOutcome, SuiteResult, Tally};
-use crate::report::difference;
-use crate::terminal::{BAD, GOOD, QUIET, STRONG, plain};
-use crate::yaml;
+use crate::output::terminal::{BAD, GOOD, QUIET, STRONG, plain};
+use crate::output::yaml;
+use crate::review::report::difference;
 use clap::ValueEnum;
 use serde_json::{Value, json};
 use std::io::{self, Write};

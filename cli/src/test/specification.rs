@@ -3,7 +3,7 @@
 //! Everything is strict, for a case that is misread may pass: a field that is not known, a value of another
 //! type and an expectation that contradicts another are errors, with line and column.
 
-use crate::manifest::Operation;
+use crate::input::manifest::Operation;
 use sallyport_policy::AuthorizerTable;
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{Error as _, MapAccess, Visitor};
@@ -347,7 +347,7 @@ impl Expectation {
 #[cfg(test)]
 mod tests {
     use super::{Specification, Text};
-    use crate::manifest;
+    use crate::input::manifest;
 
     const HEAD: &str = "cases:\n- name: a\n  manifest: pod.yaml\n";
 

@@ -1,9 +1,9 @@
 //! The certificates of a release as its Secrets hold them, judged: who issued each, whether it is trusted, until
 //! when, and what is wrong with it. Private keys are left where they are found.
 
-use crate::clock;
+use crate::cluster::clock;
+use crate::cluster::installation::Installation;
 use crate::cluster::{Cluster, Read};
-use crate::installation::Installation;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use sallyport_pki::authority::BACKDATE;

@@ -1,6 +1,6 @@
 //! Manifests as users write them, and the AdmissionReviews that an API server would make of them.
 
-use crate::resource::CustomKinds;
+use crate::input::resource::CustomKinds;
 use clap::ValueEnum;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;

@@ -1,8 +1,8 @@
 //! What came of reviews, for people and for machines.
 
+use crate::output::terminal::{BAD, GOOD, NOTICE, PLACE, QUIET, STRONG, plain};
+use crate::output::yaml;
 use crate::review::{Decision, Outcome, Subject, Verdict};
-use crate::terminal::{BAD, GOOD, NOTICE, PLACE, QUIET, STRONG, plain};
-use crate::yaml;
 use clap::ValueEnum;
 use serde_json::{Map, Value, json};
 use similar::{ChangeTag, TextDiff};
@@ -224,7 +224,7 @@ pub(crate) fn difference(
 mod tests {
     use super::{machine, text};
     use crate::door::Door;
-    use crate::manifest::Identity;
+    use crate::input::manifest::Identity;
     use crate::review::{Decision, Failure, Outcome, Subject, Verdict};
     use serde_json::{Value, json};
 

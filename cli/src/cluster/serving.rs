@@ -1,8 +1,8 @@
 //! What the processes of a release have loaded, as their admin pages say through the API server's pod proxy.
 
+use crate::cluster::installation::Installation;
+use crate::cluster::inventory::Inventory;
 use crate::cluster::{Cluster, Read, Unread, without_managed_fields};
-use crate::installation::Installation;
-use crate::inventory::Inventory;
 use futures::StreamExt as _;
 use sallyport_pki::names::Member;
 use serde::Deserialize;
@@ -128,7 +128,7 @@ fn place(pod: &Value) -> Option<(String, Member, Option<u16>)> {
 
 /// What a process shows that has loaded what a Secret holds.
 #[cfg(test)]
-pub(crate) fn page_of(holding: &crate::inventory::Holding) -> Page {
+pub(crate) fn page_of(holding: &crate::cluster::inventory::Holding) -> Page {
     Page {
         serial: holding.certificate().unwrap().serial(),
         not_after: 0,
@@ -139,7 +139,7 @@ pub(crate) fn page_of(holding: &crate::inventory::Holding) -> Page {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::inventory::fixtures::{sound, today};
+    use crate::cluster::inventory::fixtures::{sound, today};
     use serde_json::json;
 
     #[test]

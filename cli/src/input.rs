@@ -1,0 +1,4 @@
+//! What commands read.
+
+pub(crate) mod manifest;
+pub(crate) mod resource;

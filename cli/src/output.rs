@@ -1,0 +1,4 @@
+//! What commands write.
+
+pub(crate) mod terminal;
+pub(crate) mod yaml;
