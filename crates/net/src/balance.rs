@@ -12,6 +12,7 @@ use crate::endpoint::Endpoint;
 use crate::resolve::resolve;
 use arc_swap::ArcSwap;
 use rustls::ClientConfig;
+use sallyport_error_chain::{causes, format_chain};
 use std::error::Error;
 use std::future::Future;
 use std::sync::Arc;
@@ -191,7 +192,9 @@ impl Balancer {
                     endpoint.mark_down();
                     next.push(Arc::new(endpoint));
                 }
-                Err(error) => tracing::error!(%error, "failed to prepare a backend's endpoint"),
+                Err(error) => {
+                    tracing::error!(error = format_chain(&error), "failed to prepare a backend's endpoint")
+                }
             }
         }
         next
@@ -318,7 +321,7 @@ impl Balancer {
             }
             Err(status) if lost_connection(status) => {
                 if endpoint.mark_down() {
-                    tracing::warn!(replica = %endpoint.address, error = %status, cause = ?status.source(), "lost a backend replica");
+                    tracing::warn!(replica = %endpoint.address, error = %status, cause = status.source().map(|cause| format_chain(cause)), "lost a backend replica");
                     tokio::spawn(self.clone().probe(endpoint.clone()));
                 }
             }
@@ -349,16 +352,6 @@ fn same(one: &[Arc<Endpoint>], other: &[Arc<Endpoint>]) -> bool {
 /// timer fired. It comes as `Cancelled` with a source, as a lost connection does.
 fn expired(status: &Status) -> bool {
     causes(status).any(<dyn Error>::is::<tonic::TimeoutExpired>)
-}
-
-/// What a status was made from, outermost first.
-fn causes(status: &Status) -> impl Iterator<Item = &(dyn Error + 'static)> {
-    let mut next = status.source();
-    std::iter::from_fn(move || {
-        let cause = next?;
-        next = cause.source();
-        Some(cause)
-    })
 }
 
 /// A status that tonic made because the connection failed, not one that a

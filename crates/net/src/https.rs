@@ -13,6 +13,7 @@ use http::{Request, Response};
 use hyper::body::{Body, Incoming};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use rustls::ServerConfig;
+use sallyport_error_chain::format_chain;
 use std::convert::Infallible;
 use std::error::Error;
 use std::future::Future;
@@ -151,7 +152,7 @@ where
             .await
     };
     if let Err(error) = ended {
-        tracing::debug!(%error, cause = ?error.source(), "connection ended early");
+        tracing::debug!(%error, cause = error.source().map(|cause| format_chain(cause)), "connection ended early");
     }
 }
 

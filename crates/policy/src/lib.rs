@@ -57,7 +57,7 @@ mod template;
 mod validation;
 
 pub use authorization::Unconnected;
-pub use error::{DefinitionError, explain};
+pub use error::DefinitionError;
 pub use mutation::{MutationSet, Mutations};
 pub use namespaces::Namespaces;
 pub use objects::{ObjectProblem, Objects};
