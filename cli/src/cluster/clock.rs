@@ -1,8 +1,8 @@
 //! Instants and spans as the API server writes them and as people read them.
 
+use jiff::Timestamp;
+use jiff::fmt::rfc2822::DateTimeParser;
 use std::time::{Duration, SystemTime};
-use time::OffsetDateTime;
-use time::format_description::well_known::{Rfc2822, Rfc3339};
 
 const MINUTE: u64 = 60;
 const HOUR: u64 = 60 * MINUTE;
@@ -10,21 +10,17 @@ const DAY: u64 = 24 * HOUR;
 
 /// Reads an instant such as `2026-11-21T10:43:01Z`.
 pub(crate) fn parse(text: &str) -> Option<SystemTime> {
-    OffsetDateTime::parse(text, &Rfc3339).ok().map(SystemTime::from)
+    text.parse::<Timestamp>().ok().map(SystemTime::from)
 }
 
 /// Reads a `Date` header.
 pub(crate) fn parse_http(text: &str) -> Option<SystemTime> {
-    OffsetDateTime::parse(text, &Rfc2822).ok().map(SystemTime::from)
+    DateTimeParser::new().parse_timestamp(text).ok().map(SystemTime::from)
 }
 
 /// The instant to the second, as Kubernetes writes it; empty beyond the years that the form has.
 pub(crate) fn format(time: SystemTime) -> String {
-    let seconds = time.duration_since(SystemTime::UNIX_EPOCH).ok().map(|since| since.as_secs());
-    seconds
-        .and_then(|seconds| OffsetDateTime::from_unix_timestamp(i64::try_from(seconds).ok()?).ok())
-        .and_then(|time| time.format(&Rfc3339).ok())
-        .unwrap_or_default()
+    Timestamp::try_from(time).map(|time| format!("{time:.0}")).unwrap_or_default()
 }
 
 /// A span with the one unit that says enough: `45 s`, `12 min`, `5 h`, `89 d`.

@@ -12,8 +12,7 @@ use sallyport_pki::stored::{CERTIFICATE, SUCCESSOR_CERTIFICATE, TRUST};
 use sallyport_pki::{Bundle, Certificate, CertificateError, check};
 use serde_json::Value;
 use std::collections::BTreeMap;
-use std::fmt::Write as _;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 /// Annotation of the authority's Secret: asks for another authority.
 pub(crate) const ROTATE: &str = "sallyport.dev/rotate";
@@ -21,6 +20,11 @@ pub(crate) const ROTATE: &str = "sallyport.dev/rotate";
 pub(crate) const ROTATED: &str = "sallyport.dev/rotated";
 /// Annotation of the authority's Secret: holds rotations and renewals, and says why.
 pub(crate) const FREEZE: &str = "sallyport.dev/freeze";
+
+/// A rotation that waits longer than this is stuck: the kubelet takes two minutes at most.
+pub(crate) const STUCK: Duration = Duration::from_secs(15 * 60);
+/// A request that nobody answers for so long is not being answered.
+pub(crate) const UNANSWERED: Duration = Duration::from_secs(5 * 60);
 
 /// What one Secret holds.
 #[derive(Clone, Debug, Default)]
@@ -304,11 +308,7 @@ pub(crate) fn is_overdue(certificate: &Certificate, now: SystemTime) -> bool {
 /// The first characters of an authority's key identifier, by which people tell authorities apart.
 pub(crate) fn key_id(id: Option<&[u8]>) -> String {
     let Some(id) = id.filter(|id| !id.is_empty()) else { return "unknown".to_owned() };
-    id.iter().take(4).fold(String::new(), |mut text, byte| {
-        // Writing to a String cannot fail.
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
+    hex::encode(id.get(..4).unwrap_or(id))
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 use crate::process::{Run, run};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use jiff::Timestamp;
 use sallyport_pki::authority::{AUTHORITY_LIFE, Algorithm, Authority, LEAF_LIFE};
 use sallyport_pki::names::{Extras, Member, Suite};
 use sallyport_pki::{Bundle, Identity, KeyPair, Stored};
@@ -11,8 +12,6 @@ use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::SystemTime;
-use time::OffsetDateTime;
-use time::format_description::well_known::Rfc3339;
 use tokio::runtime::Runtime;
 
 pub(crate) const NAMESPACE: &str = "sallyport";
@@ -113,7 +112,7 @@ fn secret(name: &str, pair: KeyPair, bundle: &Bundle) -> Value {
 
 /// An instant as objects have it.
 pub(crate) fn written(time: SystemTime) -> String {
-    OffsetDateTime::from(time).replace_nanosecond(0).unwrap().format(&Rfc3339).unwrap()
+    format!("{:.0}", Timestamp::try_from(time).unwrap())
 }
 
 /// The cert-rotators' Lease, renewed at that time, with conditions.
