@@ -81,8 +81,8 @@ impl Process {
 
 /// The pods of a release.
 pub(crate) async fn pods(cluster: &Cluster, installation: &Installation) -> Read<Vec<Value>> {
-    let path = format!("/api/v1/namespaces/{}/pods", installation.namespace);
-    cluster.list(&path, &installation.selector(), without_managed_fields).await
+    let pods = installation.collection("/api/v1", "pods");
+    cluster.list(&pods, &installation.selector(), without_managed_fields).await
 }
 
 /// Asks the processes of these pods.
@@ -96,7 +96,7 @@ pub(crate) async fn processes(
             None => Err(Unread::Failed("it has no address yet".to_owned())),
             Some(port) => {
                 let page = sallyport_net::certificate::PAGE;
-                let shown = cluster.shown(&installation.namespace, &pod, port, page).await;
+                let shown = cluster.read_page(&installation.namespace, &pod, port, page).await;
                 shown.and_then(|shown| {
                     let wrong = |_| Unread::Failed("its page says something else".to_owned());
                     serde_json::from_slice(&shown).map_err(wrong)

@@ -41,10 +41,8 @@ pub(super) async fn gather(cluster: &Cluster, installation: &Installation, named
     if !is_reachable {
         return nothing(installation, named, server, now);
     }
-    let in_namespace =
-        |api: &str, resource: &str| format!("{api}/namespaces/{}/{resource}", installation.namespace);
     let deployments = async {
-        let path = in_namespace("/apis/apps/v1", "deployments");
+        let path = installation.collection("/apis/apps/v1", "deployments");
         cluster.list(&path, &installation.selector(), without_managed_fields).await
     };
     let processes = async {
