@@ -10,6 +10,7 @@ mod lines;
 
 use self::evaluation::{Answer, Definition, Evaluator, Failure, Returns, Source, Vars};
 use crate::input::manifest;
+use crate::output::exit_status::ExitStatus;
 use crate::output::terminal::{self, BAD, plain};
 use crate::output::yaml;
 use anyhow::{Context as _, ensure};
@@ -18,7 +19,6 @@ use serde_json::{Value as Json, json};
 use std::borrow::Cow;
 use std::io::{self, Write as _};
 use std::path::PathBuf;
-use std::process::ExitCode;
 
 const EXAMPLES: &str = "\
 An expression sees object, oldObject, request and namespaceObject, which are null unless a file gives them,
@@ -120,7 +120,7 @@ pub(crate) struct CelArgs {
         long = "variable",
         env = "SALLYPORT_VARIABLE",
         value_name = "NAME=EXPR",
-        value_parser = definition
+        value_parser = parse_definition
     )]
     variables: Vec<Definition>,
 
@@ -155,15 +155,20 @@ enum Format {
     Json,
 }
 
-fn definition(text: &str) -> Result<Definition, String> {
-    let (name, expression) = text.split_once('=').ok_or("it is not of the form NAME=EXPR")?;
+/// A definition that is none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("it is not of the form NAME=EXPR")]
+struct MalformedDefinition;
+
+fn parse_definition(text: &str) -> Result<Definition, MalformedDefinition> {
+    let (name, expression) = text.split_once('=').ok_or(MalformedDefinition)?;
     Ok(Definition { name: name.trim().to_owned(), expression: expression.to_owned() })
 }
 
-pub(crate) fn run(args: &CelArgs) -> anyhow::Result<ExitCode> {
+pub(crate) fn run(args: &CelArgs) -> anyhow::Result<ExitStatus> {
     if let Some(CelCommand::Eval(_)) = args.command {
         let all_read = lines::answer(io::stdin().lock(), io::stdout().lock())?;
-        return Ok(if all_read { ExitCode::SUCCESS } else { ExitCode::FAILURE });
+        return Ok(if all_read { ExitStatus::Success } else { ExitStatus::Failure });
     }
     let vars = args.vars()?;
     let source = Source {
@@ -194,7 +199,7 @@ pub(crate) fn run(args: &CelArgs) -> anyhow::Result<ExitCode> {
             Err(failure) => args.explain(failure),
         },
     }
-    Ok(if outcome.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    Ok(if outcome.is_ok() { ExitStatus::Success } else { ExitStatus::Failure })
 }
 
 impl CelArgs {
@@ -203,7 +208,7 @@ impl CelArgs {
             [&self.file, &self.old, &self.request, &self.namespace_object, &self.params, &self.authorizer];
         let inputs = files.into_iter().flatten().filter(|file| file.as_os_str() == "-").count();
         ensure!(inputs <= 1, "standard input can be only one of the files");
-        let read = |file: &Option<PathBuf>| file.as_deref().map(manifest::document).transpose();
+        let read = |file: &Option<PathBuf>| file.as_deref().map(manifest::read_document).transpose();
         let mut vars = Vars { params: read(&self.params)?, ..Vars::default() };
         if let Some(table) = read(&self.authorizer)? {
             vars.authorizer = serde_json::from_value(table).context("--authorizer cannot be used")?;
@@ -253,7 +258,7 @@ fn text(value: &Json) -> anyhow::Result<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::{definition, text};
+    use super::{parse_definition, text};
     use serde_json::json;
 
     #[test]
@@ -274,8 +279,8 @@ mod tests {
 
     #[test]
     fn a_variable_has_a_name_and_an_expression() {
-        let variable = definition("old = a == b").unwrap();
+        let variable = parse_definition("old = a == b").unwrap();
         assert_eq!((variable.name.as_str(), variable.expression.as_str()), ("old", " a == b"));
-        assert!(definition("a").is_err());
+        assert!(parse_definition("a").is_err());
     }
 }

@@ -1,5 +1,6 @@
 //! `sallyport dev`: the suite here, for a cluster near by.
 
+use crate::output::exit_status::ExitStatus;
 use crate::output::terminal::{self, GOOD, QUIET, STRONG};
 use crate::output::yaml;
 use crate::policies::Policies;
@@ -20,7 +21,6 @@ use serde_json::Value;
 use std::collections::BTreeMap;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::task::JoinHandle;
@@ -139,7 +139,7 @@ impl DevState {
     }
 }
 
-pub(crate) async fn run(args: DevArgs) -> anyhow::Result<ExitCode> {
+pub(crate) async fn run(args: DevArgs) -> anyhow::Result<ExitStatus> {
     dns_subdomain("--name", &args.name)?;
     ensure!(!args.host.is_empty(), "--host must not be empty");
     let telemetry = TelemetryArgs {
@@ -156,7 +156,7 @@ pub(crate) async fn run(args: DevArgs) -> anyhow::Result<ExitCode> {
         () = shutdown.started() => Ok(()),
     };
     tracing.shutdown().await;
-    outcome.map(|()| ExitCode::SUCCESS)
+    outcome.map(|()| ExitStatus::Success)
 }
 
 async fn start(args: &DevArgs) -> anyhow::Result<Suite> {

@@ -20,11 +20,11 @@ mod release;
 mod selector;
 mod snapshot;
 
-use crate::certs::Format;
 use crate::cluster::installation::InstallationArgs;
 use crate::cluster::{Access, Cluster};
+use crate::output::exit_status::ExitStatus;
+use crate::output::format::Format;
 use std::io::Write as _;
-use std::process::ExitCode;
 
 const EXAMPLES: &str = "\
 Checks, in this order: the API server and its clock; the Deployments; certificates, and what pods
@@ -73,7 +73,7 @@ pub(crate) struct DoctorArgs {
     output: Format,
 }
 
-pub(crate) async fn run(args: &DoctorArgs) -> anyhow::Result<ExitCode> {
+pub(crate) async fn run(args: &DoctorArgs) -> anyhow::Result<ExitStatus> {
     let installation = args.installation.installation()?;
     let cluster = Cluster::connect(&args.access).await?;
     let snapshot = Box::pin(gathering::gather(&cluster, &installation, &args.webhook)).await;
@@ -85,5 +85,5 @@ pub(crate) async fn run(args: &DoctorArgs) -> anyhow::Result<ExitCode> {
             std::io::stdout().write_all(text.as_bytes())?;
         }
     }
-    Ok(if diagnosis.is_sound(args.strict) { ExitCode::SUCCESS } else { ExitCode::from(crate::UNSOUND) })
+    Ok(if diagnosis.is_sound(args.strict) { ExitStatus::Success } else { ExitStatus::Negative })
 }

@@ -4,7 +4,7 @@
 //! answered.
 
 use super::evaluation::{Answer, Definition, Evaluator, Failure, Kind, Returns, Source, Vars};
-use crate::review::json_lines::{self, Line};
+use crate::input::lines::{Line, read_line};
 use serde::{Deserialize, Serialize};
 use serde_json::Value as Json;
 use std::io::{self, BufReader, BufWriter, Read, Write};
@@ -83,7 +83,7 @@ pub(crate) fn answer(input: impl Read, output: impl Write) -> io::Result<bool> {
         if !input.buffer().trim_ascii_start().contains(&b'\n') {
             output.flush()?;
         }
-        let Some(line) = json_lines::next(&mut input, MAX_LINE)? else { break };
+        let Some(line) = read_line(&mut input, MAX_LINE)? else { break };
         number += 1;
         let (reply, read) = match line {
             Line::Text(text) => reply(&mut evaluator, number, &text),

@@ -1,17 +1,17 @@
 //! `sallyport certs rotate`: asks for another authority, and shows how the suite gets there.
 
 use super::freeze::annotate;
-use super::life;
+use super::lifetime::parse_lifetime;
 use crate::cluster::clock;
 use crate::cluster::installation::{Installation, InstallationArgs};
 use crate::cluster::inventory::{FREEZE, Holding, Inventory, ROTATE, ROTATED, annotations, key_id};
 use crate::cluster::{Access, Cluster};
 use crate::leadership::Leadership;
+use crate::output::exit_status::ExitStatus;
 use crate::output::terminal::{self, GOOD, NOTICE, STRONG, plain};
 use anyhow::Context as _;
 use sallyport_pki::{Certificate, check};
 use serde_json::json;
-use std::process::ExitCode;
 use std::time::{Duration, SystemTime};
 use tokio::time::Instant;
 
@@ -46,7 +46,7 @@ pub(super) struct RotateArgs {
     access: Access,
 
     /// Show how it goes until it is done, at most so long: a number with s, m, h or d.
-    #[arg(long, env = "SALLYPORT_WAIT", value_name = "TIME", value_parser = life)]
+    #[arg(long, env = "SALLYPORT_WAIT", value_name = "TIME", value_parser = parse_lifetime)]
     wait: Option<Duration>,
 }
 
@@ -101,7 +101,7 @@ impl Progress {
     }
 }
 
-pub(super) async fn run(args: &RotateArgs) -> anyhow::Result<ExitCode> {
+pub(super) async fn run(args: &RotateArgs) -> anyhow::Result<ExitStatus> {
     let installation = args.installation.installation()?;
     let cluster = Cluster::connect(&args.access).await?;
     let former = match args.wait {
@@ -125,7 +125,7 @@ pub(super) async fn run(args: &RotateArgs) -> anyhow::Result<ExitCode> {
         return follow(&cluster, &installation, &request, former.as_ref(), limit).await;
     }
     terminal::say("sallyport certs status shows how far it is");
-    Ok(ExitCode::SUCCESS)
+    Ok(ExitStatus::Success)
 }
 
 /// A value that was never there before.
@@ -140,7 +140,7 @@ async fn follow(
     request: &str,
     former: Option<&Certificate>,
     limit: Duration,
-) -> anyhow::Result<ExitCode> {
+) -> anyhow::Result<ExitStatus> {
     let begun = Instant::now();
     let mut said = (None, String::new());
     let mut failures = 0;
@@ -160,7 +160,7 @@ async fn follow(
                 if matches!(progress, Progress::Done(_)) {
                     let took = clock::span(begun.elapsed());
                     terminal::say(&format!("{GOOD}rotated{GOOD:#} in {took}"));
-                    return Ok(ExitCode::SUCCESS);
+                    return Ok(ExitStatus::Success);
                 }
                 said.0 = Some(progress);
             }
@@ -178,7 +178,7 @@ async fn follow(
             terminal::say(&format!(
                 "{NOTICE}not done within {limit}{NOTICE:#}; it goes on by itself, see sallyport certs status"
             ));
-            return Ok(ExitCode::from(crate::UNSOUND));
+            return Ok(ExitStatus::Negative);
         }
         tokio::time::sleep(LOOK.min(left)).await;
     }

@@ -2,24 +2,22 @@
 
 use crate::cluster::clock;
 use crate::cluster::installation::{Installation, InstallationArgs};
-use crate::cluster::inventory::{Entry, FREEZE, Holding, Inventory, ROTATE, Standing, is_overdue, key_id};
+use crate::cluster::inventory::{
+    Entry, FREEZE, Holding, Inventory, ROTATE, STUCK, Standing, UNANSWERED, is_overdue, key_id,
+};
 use crate::cluster::serving::{self, Loaded, Process};
 use crate::cluster::{Access, Cluster, Read, Unread};
 use crate::leadership::{Condition, Leadership};
+use crate::output::exit_status::ExitStatus;
+use crate::output::format::Format;
 use crate::output::terminal::{BAD, GOOD, NOTICE, QUIET, STRONG, plain};
 use anstyle::Style;
 use anyhow::bail;
-use clap::ValueEnum;
 use serde_json::{Value, json};
 use std::fmt::Write as _;
 use std::io::Write;
-use std::process::ExitCode;
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
-/// A rotation that waits longer than this is stuck: the kubelet takes two minutes at most.
-pub(crate) const STUCK: Duration = Duration::from_secs(15 * 60);
-/// A request that nobody answers for so long is not being answered.
-pub(crate) const UNANSWERED: Duration = Duration::from_secs(5 * 60);
 /// Characters of a serial number in the table.
 const SHORT_SERIAL: usize = 12;
 
@@ -52,15 +50,6 @@ pub(super) struct StatusArgs {
     output: Format,
 }
 
-/// How a look at a cluster is written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Format {
-    /// For people; in colour on a terminal, unless `NO_COLOR` is set
-    Text,
-    /// JSON
-    Json,
-}
-
 /// Everything that is known of a release's certificates at one time.
 struct Status {
     installation: Installation,
@@ -70,7 +59,7 @@ struct Status {
     leadership: Read<Option<Leadership>>,
 }
 
-pub(super) async fn run(args: &StatusArgs) -> anyhow::Result<ExitCode> {
+pub(super) async fn run(args: &StatusArgs) -> anyhow::Result<ExitStatus> {
     let installation = args.installation.installation()?;
     let cluster = Cluster::connect(&args.access).await?;
     let processes = async {
@@ -91,7 +80,7 @@ pub(super) async fn run(args: &StatusArgs) -> anyhow::Result<ExitCode> {
             std::io::stdout().write_all(text.as_bytes())?;
         }
     }
-    Ok(if status.faults().is_empty() { ExitCode::SUCCESS } else { ExitCode::from(crate::UNSOUND) })
+    Ok(if status.faults().is_empty() { ExitStatus::Success } else { ExitStatus::Negative })
 }
 
 impl Status {

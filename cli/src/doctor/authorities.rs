@@ -2,9 +2,8 @@
 
 use super::diagnosis::{Check, Verdict};
 use super::snapshot::Snapshot;
-use crate::certs::{STUCK, UNANSWERED};
 use crate::cluster::clock;
-use crate::cluster::inventory::{FREEZE, ROTATE, is_overdue};
+use crate::cluster::inventory::{FREEZE, ROTATE, STUCK, UNANSWERED, is_overdue};
 use crate::cluster::serving::Loaded;
 use crate::leadership::Condition;
 use std::time::{Duration, SystemTime};

@@ -13,6 +13,7 @@ use parking_lot::Mutex;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, RootCertStore};
+use sallyport_error_chain::format_chain;
 use std::error::Error;
 use std::io;
 use std::sync::Arc;
@@ -215,7 +216,7 @@ impl Client {
             handshake.map_err(|source| ClientError::Broken { address: self.address(), source })?;
         tokio::spawn(async move {
             if let Err(error) = connection.await {
-                tracing::debug!(%error, "connection ended early");
+                tracing::debug!(error = format_chain(&error), "connection ended early");
             }
         });
         Ok(sender)

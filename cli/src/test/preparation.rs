@@ -1,7 +1,6 @@
 //! A suite with all that it names: policies, objects, manifests.
 
-use super::Objects;
-use super::folder;
+use super::judgement::Objects;
 use super::passage::Question;
 use super::specification::{Case, Document, Expectation, Specification, User};
 use crate::input::manifest::{self, Circumstances, Operation};
@@ -53,8 +52,8 @@ pub(crate) struct Prepared {
 
 /// Reads a suite; `None` if it has no case that is selected.
 pub(crate) fn prepare(path: &Path, selects: impl Fn(&str) -> bool) -> anyhow::Result<Option<Suite>> {
-    let specification: Specification = manifest::typed(path)?;
-    specification.check().map_err(anyhow::Error::msg)?;
+    let specification: Specification = manifest::read_as(path)?;
+    specification.check()?;
     let folder = folder(path);
     let mut collection = Collection::default();
     add_policies(&mut collection, &folder, specification.policies.as_deref())?;
@@ -200,7 +199,7 @@ fn review(
         dry_run: case.dry_run.unwrap_or(false),
         kinds,
     };
-    let mut review = match manifest::review(object, number, &about) {
+    let mut review = match manifest::make_review(object, number, &about) {
         Err(manifest::ManifestError::NoOld(identity)) => {
             bail!("old is not the same object as the manifest, {identity}")
         }
@@ -238,7 +237,7 @@ fn whole_review(document: Value) -> anyhow::Result<Value> {
 /// A document of any shape.
 fn read(document: &Document, folder: &Path) -> anyhow::Result<Value> {
     Ok(match document {
-        Document::File(name) => manifest::document(&folder.join(name))?,
+        Document::File(name) => manifest::read_document(&folder.join(name))?,
         Document::Inline(value) => value.clone(),
     })
 }
@@ -257,4 +256,12 @@ fn object(document: &Document, folder: &Path) -> anyhow::Result<Value> {
         "{name} is an AdmissionReview, which stands under request"
     );
     Ok(object)
+}
+
+/// The directory of a suite.
+fn folder(suite: &Path) -> PathBuf {
+    match suite.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent.to_owned(),
+        _ => PathBuf::from("."),
+    }
 }

@@ -1,10 +1,10 @@
 //! What came of suites, for people and for machines.
 
 use super::judgement::Mismatch;
-use super::{CaseOutcome, SuiteOutcome, SuiteResult, Tally};
-use crate::output::terminal::{BAD, GOOD, QUIET, STRONG, plain};
+use super::outcome::{CaseOutcome, SuiteOutcome, SuiteResult, Tally};
+use crate::output::difference::write_difference;
+use crate::output::terminal::{BAD, GOOD, QUIET, STRONG, plain, write_indented};
 use crate::output::yaml;
-use crate::review::report::difference;
 use clap::ValueEnum;
 use serde_json::{Value, json};
 use std::io::{self, Write};
@@ -73,13 +73,13 @@ fn text(output: &mut impl Write, outcome: &SuiteOutcome, verbose: bool) -> anyho
     match &outcome.result {
         SuiteResult::Unreadable(problem) => {
             write!(output, "{BAD}ERROR{BAD:#} {STRONG}{path}{STRONG:#}: ")?;
-            indented(output, problem, 8)?;
+            write_indented(output, 8, problem)?;
         }
         SuiteResult::Policies(problems) => {
             writeln!(output, "{BAD}FAIL{BAD:#}  {STRONG}{path}{STRONG:#}: the policies cannot be used")?;
             for problem in problems {
                 write!(output, "      ")?;
-                indented(output, problem, 8)?;
+                write_indented(output, 8, problem)?;
             }
         }
         SuiteResult::Cases(cases) => {
@@ -123,12 +123,12 @@ fn mismatched(output: &mut impl Write, mismatch: &Mismatch) -> anyhow::Result<()
     write!(output, "{INDENT}{}:", plain(field))?;
     if field == "error" {
         let text = format!(" {}", got.as_str().unwrap_or_default());
-        return Ok(indented(output, &text, INDENT.len() + 2)?);
+        return Ok(write_indented(output, INDENT.len() + 2, &text)?);
     }
     if expected.is_object() && got.is_object() && is_whole(field) {
         writeln!(output, " {}", note.as_deref().unwrap_or("it is another"))?;
         let labels = if field == "object" { ["expected", "got"] } else { ["first run", "second run"] };
-        difference(output, INDENT, labels, &yaml::document(expected)?, &yaml::document(got)?)?;
+        write_difference(output, INDENT, labels, &yaml::document(expected)?, &yaml::document(got)?)?;
         return Ok(());
     }
     writeln!(output)?;
@@ -139,11 +139,11 @@ fn mismatched(output: &mut impl Write, mismatch: &Mismatch) -> anyhow::Result<()
             Value::String(text) => text.clone(),
             other => other.to_string(),
         };
-        indented(output, &text, INDENT.len() + 12)?;
+        write_indented(output, INDENT.len() + 12, &text)?;
     }
     if let Some(note) = note {
         write!(output, "{INDENT}  ")?;
-        indented(output, note, INDENT.len() + 2)?;
+        write_indented(output, INDENT.len() + 2, note)?;
     }
     Ok(())
 }
@@ -151,17 +151,6 @@ fn mismatched(output: &mut impl Write, mismatch: &Mismatch) -> anyhow::Result<()
 /// Whether a field holds whole objects, which are shown by their difference.
 fn is_whole(field: &str) -> bool {
     field == "object" || field == "changesAgain"
-}
-
-/// Writes a text to the end of the line; further lines of it stand below each other.
-fn indented(output: &mut impl Write, text: &str, column: usize) -> io::Result<()> {
-    for (index, line) in plain(text.trim_end()).split('\n').enumerate() {
-        if index > 0 {
-            write!(output, "\n{:column$}", "")?;
-        }
-        output.write_all(line.as_bytes())?;
-    }
-    writeln!(output)
 }
 
 fn machine(outcomes: &[SuiteOutcome], tally: Tally) -> Value {
