@@ -8,17 +8,19 @@ mod evaluation;
 mod excerpt;
 mod lines;
 
+use std::borrow::Cow;
+use std::io::{self, Write as _};
+use std::path::PathBuf;
+
+use anyhow::{Context as _, ensure};
+use clap::{Subcommand, ValueEnum};
+use serde_json::{Value as Json, json};
+
 use self::evaluation::{Answer, Definition, Evaluator, Failure, Returns, Source, Vars};
 use crate::input::manifest;
 use crate::output::exit_status::ExitStatus;
 use crate::output::terminal::{self, BAD, plain};
 use crate::output::yaml;
-use anyhow::{Context as _, ensure};
-use clap::{Subcommand, ValueEnum};
-use serde_json::{Value as Json, json};
-use std::borrow::Cow;
-use std::io::{self, Write as _};
-use std::path::PathBuf;
 
 const EXAMPLES: &str = "\
 An expression sees object, oldObject, request and namespaceObject, which are null unless a file gives them,
@@ -167,7 +169,7 @@ fn parse_definition(text: &str) -> Result<Definition, MalformedDefinition> {
 
 pub(crate) fn run(args: &CelArgs) -> anyhow::Result<ExitStatus> {
     if let Some(CelCommand::Eval(_)) = args.command {
-        let all_read = lines::answer(io::stdin().lock(), io::stdout().lock())?;
+        let all_read = lines::answer_lines(io::stdin().lock(), io::stdout().lock())?;
         return Ok(if all_read { ExitStatus::Success } else { ExitStatus::Failure });
     }
     let vars = args.vars()?;
@@ -191,12 +193,12 @@ pub(crate) fn run(args: &CelArgs) -> anyhow::Result<ExitStatus> {
         }
         Format::Text => match &outcome {
             Ok(answer) => {
-                write!(io::stdout(), "{}", text(&answer.value)?)?;
+                write!(io::stdout(), "{}", format_value(&answer.value)?)?;
                 if args.cost {
-                    terminal::say(&format!("cost: {}", answer.cost));
+                    terminal::print_note(&format!("cost: {}", answer.cost));
                 }
             }
-            Err(failure) => args.explain(failure),
+            Err(failure) => args.print_failure(failure),
         },
     }
     Ok(if outcome.is_ok() { ExitStatus::Success } else { ExitStatus::Failure })
@@ -233,8 +235,8 @@ impl CelArgs {
     }
 
     /// Says what is wrong; where, if it is known.
-    fn explain(&self, failure: &Failure) {
-        terminal::say(&format!("{BAD}error{BAD:#}: {}", plain(&failure.to_string())));
+    fn print_failure(&self, failure: &Failure) {
+        terminal::print_note(&format!("{BAD}error{BAD:#}: {}", plain(&failure.to_string())));
         let (source, error) = match failure {
             Failure::Expression(error) => (self.expression.as_deref(), error),
             Failure::Variable { index, error, .. } => {
@@ -242,12 +244,12 @@ impl CelArgs {
             }
             _ => return,
         };
-        terminal::say(&excerpt::excerpt(source.unwrap_or_default(), error.line, error.column));
+        terminal::print_note(&excerpt::quote_line(source.unwrap_or_default(), error.line, error.column));
     }
 }
 
 /// A value for people, with a line break at its end.
-fn text(value: &Json) -> anyhow::Result<String> {
+fn format_value(value: &Json) -> anyhow::Result<String> {
     let text: Cow<'_, str> = match value {
         Json::String(text) => plain(text),
         Json::Array(_) | Json::Object(_) => Cow::Owned(yaml::document(value)?),
@@ -258,8 +260,9 @@ fn text(value: &Json) -> anyhow::Result<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::{parse_definition, text};
     use serde_json::json;
+
+    use super::{format_value, parse_definition};
 
     #[test]
     fn values_are_written_for_people() {
@@ -273,7 +276,7 @@ mod tests {
             (json!([]), "[]\n"),
             (json!(["a", {"b": 1}]), "- a\n- b: 1\n"),
         ] {
-            assert_eq!(text(&value).unwrap(), written, "{value}");
+            assert_eq!(format_value(&value).unwrap(), written, "{value}");
         }
     }
 

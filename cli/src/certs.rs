@@ -6,18 +6,20 @@ mod lifetime;
 mod rotate;
 mod status;
 
-use self::lifetime::parse_lifetime;
-use crate::output::exit_status::ExitStatus;
-use crate::output::terminal::{self, STRONG};
+use std::io::Write as _;
+use std::net::IpAddr;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
 use anyhow::Context as _;
 use clap::{Subcommand, ValueEnum};
 use sallyport_pki::Algorithm;
 use sallyport_pki::names::{DEFAULT_CLUSTER_DOMAIN, Extras, Member, ServiceName, Suite};
 use sallyport_pki::offline::{self, Options};
-use std::io::Write as _;
-use std::net::IpAddr;
-use std::path::{Path, PathBuf};
-use std::time::{Duration, SystemTime};
+
+use self::lifetime::parse_lifetime;
+use crate::output::exit_status::ExitStatus;
+use crate::output::terminal::{self, STRONG};
 
 const EXAMPLES: &str = "\
 Written are ca.crt, ca.key, tls.crt and tls.key; keys can be read by their owner alone. The certificate is
@@ -137,7 +139,7 @@ enum KeyAlgorithm {
 
 pub(crate) async fn run(args: CertsArgs) -> anyhow::Result<ExitStatus> {
     match &args.command {
-        None => write(&args),
+        None => write_certificates(&args),
         Some(CertsCommand::Status(args)) => status::run(args).await,
         Some(CertsCommand::Rotate(args)) => rotate::run(args).await,
         Some(CertsCommand::Freeze(args)) => freeze::freeze(args).await,
@@ -145,18 +147,22 @@ pub(crate) async fn run(args: CertsArgs) -> anyhow::Result<ExitStatus> {
     }
 }
 
-fn write(args: &CertsArgs) -> anyhow::Result<ExitStatus> {
+fn write_certificates(args: &CertsArgs) -> anyhow::Result<ExitStatus> {
     let directory = args.output.as_deref().context("--output is missing")?;
     let mut extras = if args.loopback { Extras::loopback() } else { Extras::default() };
     extras.dns_names.extend(args.extra_names.iter().cloned());
     extras.addresses.extend(args.extra_addresses.iter().copied());
-    let bundle = if args.suite { suite(args, directory, &extras) } else { single(args, directory, extras) }?;
+    let bundle = if args.suite {
+        write_suite(args, directory, &extras)
+    } else {
+        write_single(args, directory, extras)
+    }?;
     let mut output = std::io::stdout();
     writeln!(output, "{bundle}")?;
     Ok(ExitStatus::Success)
 }
 
-fn single(args: &CertsArgs, directory: &Path, extras: Extras) -> anyhow::Result<String> {
+fn write_single(args: &CertsArgs, directory: &Path, extras: Extras) -> anyhow::Result<String> {
     // Both are there, or clap would have said so; an empty name is refused like any other bad one.
     let (service, namespace) = (args.service.as_deref(), args.namespace.as_deref());
     let service =
@@ -176,17 +182,17 @@ fn single(args: &CertsArgs, directory: &Path, extras: Extras) -> anyhow::Result<
     let report = offline::write(&options, SystemTime::now())?;
     let addresses = report.leaf.addresses().iter().map(ToString::to_string);
     let names: Vec<_> = report.leaf.dns_names().iter().cloned().chain(addresses).collect();
-    terminal::say(&format!("{STRONG}certificate for{STRONG:#} {}", names.join(", ")));
+    terminal::print_note(&format!("{STRONG}certificate for{STRONG:#} {}", names.join(", ")));
     if report.authority_reused {
-        terminal::say("the authority that was there has signed it; its caBundle stays right");
+        terminal::print_note("the authority that was there has signed it; its caBundle stays right");
     }
     for file in &report.files {
-        terminal::say(&format!("wrote {}", file.display()));
+        terminal::print_note(&format!("wrote {}", file.display()));
     }
     Ok(report.ca_bundle)
 }
 
-fn suite(args: &CertsArgs, directory: &Path, extras: &Extras) -> anyhow::Result<String> {
+fn write_suite(args: &CertsArgs, directory: &Path, extras: &Extras) -> anyhow::Result<String> {
     let namespace = args.namespace.as_deref().unwrap_or("sallyport");
     let suite = Suite::with_prefix(&args.prefix, namespace, &args.cluster_domain)
         .context("--prefix, --namespace or --cluster-domain cannot be used")?;
@@ -194,7 +200,7 @@ fn suite(args: &CertsArgs, directory: &Path, extras: &Extras) -> anyhow::Result<
     for member in Member::ALL {
         let directory = directory.join(member.word());
         let name = suite.service(member).server_name();
-        terminal::say(&format!("{STRONG}{name}{STRONG:#}: wrote {}", directory.display()));
+        terminal::print_note(&format!("{STRONG}{name}{STRONG:#}: wrote {}", directory.display()));
     }
     Ok(bundle.to_ca_bundle())
 }

@@ -1,7 +1,8 @@
 //! `sallyport completion`: scripts with which shells complete the command.
 
-use crate::output::exit_status::ExitStatus;
 use std::io::Write;
+
+use crate::output::exit_status::ExitStatus;
 
 const EXAMPLES: &str = "\
 Examples:

@@ -20,11 +20,12 @@ mod release;
 mod selector;
 mod snapshot;
 
+use std::io::Write as _;
+
 use crate::cluster::installation::InstallationArgs;
 use crate::cluster::{Access, Cluster};
 use crate::output::exit_status::ExitStatus;
 use crate::output::format::Format;
-use std::io::Write as _;
 
 const EXAMPLES: &str = "\
 Checks, in this order: the API server and its clock; the Deployments; certificates, and what pods
@@ -81,7 +82,7 @@ pub(crate) async fn run(args: &DoctorArgs) -> anyhow::Result<ExitStatus> {
     match args.output {
         Format::Text => diagnosis.write(&mut anstream::stdout().lock())?,
         Format::Json => {
-            let text = serde_json::to_string_pretty(&diagnosis.machine(&installation))? + "\n";
+            let text = serde_json::to_string_pretty(&diagnosis.to_json(&installation))? + "\n";
             std::io::stdout().write_all(text.as_bytes())?;
         }
     }

@@ -33,9 +33,11 @@ mod review;
 mod suite;
 mod test;
 
-use crate::output::terminal;
-use clap::{CommandFactory as _, Parser, Subcommand};
 use std::process::ExitCode;
+
+use clap::{CommandFactory as _, Parser, Subcommand};
+
+use crate::output::terminal;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -100,7 +102,7 @@ pub async fn run(args: Args) -> ExitCode {
         // Whoever reads has seen enough, as with `| head`.
         Err(error) if terminal::is_closed(&error) => ExitCode::SUCCESS,
         Err(error) => {
-            terminal::complain(&error);
+            terminal::print_error(&error);
             ExitCode::FAILURE
         }
     }
@@ -108,8 +110,9 @@ pub async fn run(args: Args) -> ExitCode {
 
 #[cfg(test)]
 mod tests {
-    use super::Args;
     use clap::CommandFactory as _;
+
+    use super::Args;
 
     #[test]
     fn the_flags_are_consistent_r13() {

@@ -6,6 +6,13 @@ mod json_lines;
 mod report;
 mod reviewer;
 
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use anyhow::{Context as _, bail, ensure};
+use bytes::Bytes;
+use sallyport_telemetry::{LogFormat, TelemetryArgs};
+
 use self::client::Client;
 use self::decision::{Subject, Tally};
 use self::report::{Format, Report};
@@ -16,11 +23,6 @@ use crate::input::manifest::{self, Circumstances, Item, Operation};
 use crate::output::exit_status::ExitStatus;
 use crate::policies::Policies;
 use crate::suite::{Suite, SuiteOptions};
-use anyhow::{Context as _, bail, ensure};
-use bytes::Bytes;
-use sallyport_telemetry::{LogFormat, TelemetryArgs};
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 /// Largest CA file, in bytes.
 const MAX_BUNDLE: u64 = 1 << 20;
@@ -193,15 +195,15 @@ pub(crate) async fn run(args: ReviewArgs) -> anyhow::Result<ExitStatus> {
     let is_lines = args.files.iter().any(|file| file.as_os_str() == "-");
     ensure!(!is_lines || args.files.len() == 1, "- stands alone: it cannot be reviewed together with files");
     // Read before anything is started, so that a misspelt name costs nothing.
-    let items = if is_lines { Vec::new() } else { read(&args.files)? };
+    let items = if is_lines { Vec::new() } else { read_files(&args.files)? };
     let about = args.circumstances()?;
     let (suite, client) = args.connect().await?;
     let reviewer = Reviewer { client, doors: args.door.doors() };
     // Both let go of the client when they are done: a front that is told to stop waits for open connections.
     let tally = if is_lines {
-        json_lines::answer(reviewer).await
+        json_lines::answer_lines(reviewer).await
     } else {
-        show(reviewer, items, &about, args.output).await
+        review_items(reviewer, items, &about, args.output).await
     };
     if let Some(suite) = suite {
         suite.stop().await;
@@ -252,7 +254,7 @@ impl ReviewArgs {
                 ..TelemetryArgs::default()
             };
             sallyport_telemetry::install("review", &telemetry)?;
-            Policies::load(policy_dir)?.report_problems();
+            Policies::load(policy_dir)?.print_problems();
             let suite = Suite::start(SuiteOptions::ephemeral(policy_dir.clone())).await?;
             let client = Client::new(&suite.url(), &read_bundle(&suite.ca_file())?, None)?;
             return Ok((Some(suite), client));
@@ -281,7 +283,7 @@ fn read_bundle(path: &Path) -> anyhow::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-fn read(files: &[PathBuf]) -> anyhow::Result<Vec<Item>> {
+fn read_files(files: &[PathBuf]) -> anyhow::Result<Vec<Item>> {
     let mut items = Vec::new();
     for file in files {
         let mut found = manifest::read_items(file)?;
@@ -291,7 +293,7 @@ fn read(files: &[PathBuf]) -> anyhow::Result<Vec<Item>> {
     Ok(items)
 }
 
-async fn show(
+async fn review_items(
     reviewer: Reviewer,
     items: Vec<Item>,
     about: &Circumstances,

@@ -13,6 +13,15 @@ mod progress;
 mod report;
 mod specification;
 
+use std::io::Write as _;
+use std::path::PathBuf;
+use std::time::Instant;
+
+use anyhow::ensure;
+use clap::builder::NonEmptyStringValueParser;
+use sallyport_error_chain::format_chain;
+use serde_json::{Value, json};
+
 use self::judgement::Mismatch;
 use self::outcome::{CaseOutcome, SuiteOutcome, SuiteResult, Tally};
 use self::preparation::Prepared;
@@ -21,13 +30,6 @@ use self::report::{Format, Report};
 use crate::output::exit_status::ExitStatus;
 use crate::output::terminal;
 use crate::policies::Policies;
-use anyhow::ensure;
-use clap::builder::NonEmptyStringValueParser;
-use sallyport_error_chain::format_chain;
-use serde_json::{Value, json};
-use std::io::Write as _;
-use std::path::PathBuf;
-use std::time::Instant;
 
 const EXAMPLES: &str = "\
 A suite is a file suite.yaml. It tests the policies in the files beside it, unless it names others:
@@ -114,7 +116,7 @@ pub(crate) struct TestArgs {
 pub(crate) fn run(args: &TestArgs) -> anyhow::Result<ExitStatus> {
     match args.run() {
         Err(error) if !terminal::is_closed(&error) => {
-            terminal::complain(&error);
+            terminal::print_error(&error);
             Ok(ExitStatus::Usage)
         }
         outcome => outcome,
@@ -143,19 +145,19 @@ impl TestArgs {
                     }
                     continue;
                 }
-                Ok(Some(suite)) => evaluate(suite, &mut progress),
+                Ok(Some(suite)) => evaluate_suite(suite, &mut progress),
                 Err(error) => SuiteResult::Unreadable(format_chain(error.as_ref())),
             };
             selected += 1;
-            tally.add(&result);
+            tally.count(&result);
             let outcome = SuiteOutcome { path: name, result };
             progress.clear();
             if self.list
                 && let SuiteResult::Unreadable(problem) = &outcome.result
             {
-                terminal::complain(&anyhow::anyhow!("{}: {problem}", outcome.path));
+                terminal::print_error(&anyhow::anyhow!("{}: {problem}", outcome.path));
             } else {
-                report.suite(&outcome)?;
+                report.add(&outcome)?;
             }
             outcomes.push(outcome);
         }
@@ -166,10 +168,10 @@ impl TestArgs {
         if !self.list {
             report.finish(&outcomes, tally)?;
             if let Some(file) = &self.junit {
-                junit::write(file, &outcomes)?;
+                junit::write_report(file, &outcomes)?;
             }
         }
-        Ok(tally.status())
+        Ok(tally.exit_status())
     }
 
     fn selects(&self, suite: &str, case: &str) -> bool {
@@ -178,7 +180,7 @@ impl TestArgs {
 }
 
 /// Runs the cases of a suite.
-fn evaluate(suite: preparation::Suite, progress: &mut Progress) -> SuiteResult {
+fn evaluate_suite(suite: preparation::Suite, progress: &mut Progress) -> SuiteResult {
     let policies = Policies::compile(suite.policies, None);
     let problems = policies.problems();
     if !problems.is_empty() {
@@ -189,7 +191,7 @@ fn evaluate(suite: preparation::Suite, progress: &mut Progress) -> SuiteResult {
         progress.tick();
         let began = Instant::now();
         let own = case.policies.clone().map(|snapshot| Policies::compile(snapshot, Some(&policies)));
-        let mismatches = judged(&case, own.as_ref(), &policies).unwrap_or_else(|error| {
+        let mismatches = judge_case(&case, own.as_ref(), &policies).unwrap_or_else(|error| {
             let got = json!(format_chain(error.as_ref()));
             vec![Mismatch { field: "error".to_owned(), expected: Value::Null, got, note: None }]
         });
@@ -200,7 +202,7 @@ fn evaluate(suite: preparation::Suite, progress: &mut Progress) -> SuiteResult {
 }
 
 /// What is not as a case expects, with the policies of its own objects where it has any.
-fn judged(case: &Prepared, own: Option<&Policies>, policies: &Policies) -> anyhow::Result<Vec<Mismatch>> {
+fn judge_case(case: &Prepared, own: Option<&Policies>, policies: &Policies) -> anyhow::Result<Vec<Mismatch>> {
     if let Some(own) = own {
         let problems = own.problems();
         ensure!(problems.is_empty(), "the objects of the case: {}", problems.join("\n"));

@@ -1,12 +1,13 @@
 //! `sallyport certs freeze` and `unfreeze`: holds rotations and renewals, and lets them go.
 
+use anyhow::{Context as _, ensure};
+use serde_json::{Value, json};
+
 use crate::cluster::installation::{Installation, InstallationArgs};
 use crate::cluster::inventory::{FREEZE, annotations};
 use crate::cluster::{Access, Cluster};
 use crate::output::exit_status::ExitStatus;
 use crate::output::terminal;
-use anyhow::{Context as _, ensure};
-use serde_json::{Value, json};
 
 /// The longest reason, in bytes.
 const MAX_REASON: usize = 1024;
@@ -58,7 +59,7 @@ pub(super) async fn freeze(args: &FreezeArgs) -> anyhow::Result<ExitStatus> {
     let installation = args.installation.installation()?;
     let cluster = Cluster::connect(&args.access).await?;
     annotate(&cluster, &installation, &json!({FREEZE: reason})).await?;
-    terminal::say("rotations and renewals are held; sallyport certs unfreeze lets them go on");
+    terminal::print_note("rotations and renewals are held; sallyport certs unfreeze lets them go on");
     Ok(ExitStatus::Success)
 }
 
@@ -73,11 +74,11 @@ pub(super) async fn unfreeze(args: &UnfreezeArgs) -> anyhow::Result<ExitStatus> 
     let metadata = before.as_ref().and_then(|before| before.get("metadata")).cloned().unwrap_or_default();
     let was_frozen = annotations(&metadata).contains_key(FREEZE);
     if before.is_some() && !was_frozen {
-        terminal::say("nothing was held");
+        terminal::print_note("nothing was held");
         return Ok(ExitStatus::Success);
     }
     annotate(&cluster, &installation, &json!({FREEZE: Value::Null})).await?;
-    terminal::say("rotations and renewals go on");
+    terminal::print_note("rotations and renewals go on");
     Ok(ExitStatus::Success)
 }
 

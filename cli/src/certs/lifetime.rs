@@ -1,7 +1,8 @@
 //! Spans of time as flags have them: a whole number with its unit.
 
-use sallyport_pki::authority::MAX_LIFE;
 use std::time::Duration;
+
+use sallyport_pki::authority::MAX_LIFE;
 
 /// Why a string is no lifetime.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -45,8 +46,9 @@ pub(crate) fn parse_lifetime(text: &str) -> Result<Duration, LifetimeError> {
 
 #[cfg(test)]
 mod tests {
-    use super::parse_lifetime;
     use std::time::Duration;
+
+    use super::parse_lifetime;
 
     #[test]
     fn lives_have_a_unit_and_bounds_sys_7() {

@@ -3,7 +3,10 @@
 //! Objects are raw JSON. Every call is bounded in time and in bytes, lists come in pages, and what cannot be read
 //! is a value like any other: who asks goes on with the rest and says what is missing.
 
-use super::clock;
+use std::error::Error;
+use std::path::PathBuf;
+use std::time::{Duration, SystemTime};
+
 use anyhow::Context as _;
 use bytes::Bytes;
 use http::{StatusCode, header};
@@ -16,9 +19,8 @@ use kube::core::{Request, Status, request};
 use sallyport_error_chain::format_chain;
 use sallyport_pki::names::{dns_label, dns_subdomain};
 use serde_json::{Value, json};
-use std::error::Error;
-use std::path::PathBuf;
-use std::time::{Duration, SystemTime};
+
+use super::clock;
 
 /// What one call may take.
 #[derive(Clone, Copy, Debug)]
@@ -235,7 +237,7 @@ impl Cluster {
             let response = self.client.send(request.map(Body::from)).await.map_err(|error| failed(&error))?;
             let status = response.status();
             let date = response.headers().get(header::DATE).and_then(|date| date.to_str().ok());
-            let date = date.and_then(clock::parse_http);
+            let date = date.and_then(clock::parse_http_date);
             let body = Limited::new(response.into_body(), bounds.bytes).collect().await;
             let body = body.map_err(|error| {
                 let is_long = error.is::<http_body_util::LengthLimitError>();
@@ -313,17 +315,19 @@ fn failed(error: &kube::Error) -> Unread {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use std::convert::Infallible;
+    use std::sync::Arc;
+
     use http_body_util::Full;
     use hyper::body::Incoming;
     use hyper::server::conn::http1;
     use hyper::service::service_fn;
     use hyper_util::rt::TokioIo;
     use parking_lot::Mutex;
-    use std::convert::Infallible;
-    use std::sync::Arc;
     use tempfile::TempDir;
     use tokio::net::TcpListener;
+
+    use super::*;
 
     #[test]
     fn a_selector_asks_for_all_of_its_labels() {

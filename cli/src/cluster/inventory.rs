@@ -1,9 +1,9 @@
 //! The certificates of a release as its Secrets hold them, judged: who issued each, whether it is trusted, until
 //! when, and what is wrong with it. Private keys are left where they are found.
 
-use crate::cluster::clock;
-use crate::cluster::installation::Installation;
-use crate::cluster::{Cluster, Read};
+use std::collections::BTreeMap;
+use std::time::{Duration, SystemTime};
+
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use sallyport_pki::authority::BACKDATE;
@@ -11,8 +11,10 @@ use sallyport_pki::names::Member;
 use sallyport_pki::stored::{CERTIFICATE, SUCCESSOR_CERTIFICATE, TRUST};
 use sallyport_pki::{Bundle, Certificate, CertificateError, check};
 use serde_json::Value;
-use std::collections::BTreeMap;
-use std::time::{Duration, SystemTime};
+
+use crate::cluster::clock;
+use crate::cluster::installation::Installation;
+use crate::cluster::{Cluster, Read};
 
 /// Annotation of the authority's Secret: asks for another authority.
 pub(crate) const ROTATE: &str = "sallyport.dev/rotate";
@@ -313,12 +315,14 @@ pub(crate) fn key_id(id: Option<&[u8]>) -> String {
 
 #[cfg(test)]
 pub(crate) mod fixtures {
-    use super::*;
+    use std::time::Duration;
+
     use sallyport_pki::authority::{AUTHORITY_LIFE, Algorithm, LEAF_LIFE};
     use sallyport_pki::names::{Extras, Suite};
     use sallyport_pki::{Authority, Identity, KeyPair, Stored};
     use serde_json::json;
-    use std::time::Duration;
+
+    use super::*;
 
     /// A day on which everything in tables happens.
     pub(crate) fn today() -> SystemTime {
@@ -375,11 +379,13 @@ pub(crate) mod fixtures {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
+    use serde_json::json;
+
     use super::fixtures::*;
     use super::*;
     use crate::cluster::Unread;
-    use serde_json::json;
-    use std::time::Duration;
 
     const DAY: Duration = Duration::from_hours(24);
 

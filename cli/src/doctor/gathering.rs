@@ -1,5 +1,11 @@
 //! Reading a cluster: everything at once, each call bounded, and nothing written.
 
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::SystemTime;
+
+use futures::StreamExt as _;
+use serde_json::{Value, json};
+
 use super::entry::{Target, entries};
 use super::snapshot::{Server, Service, Snapshot};
 use crate::cluster::installation::Installation;
@@ -7,10 +13,6 @@ use crate::cluster::inventory::Inventory;
 use crate::cluster::serving;
 use crate::cluster::{Cluster, Greeting, Read, Unread, is_name, selector, without_managed_fields};
 use crate::leadership::Leadership;
-use futures::StreamExt as _;
-use serde_json::{Value, json};
-use std::collections::{BTreeMap, BTreeSet};
-use std::time::SystemTime;
 
 /// How many Services are asked for at a time.
 const CONCURRENCY: usize = 8;
@@ -46,8 +48,8 @@ pub(super) async fn gather(cluster: &Cluster, installation: &Installation, named
         cluster.list(&path, &installation.selector(), without_managed_fields).await
     };
     let processes = async {
-        let pods = serving::pods(cluster, installation).await?;
-        Ok(serving::processes(cluster, installation, &pods).await)
+        let pods = serving::list_pods(cluster, installation).await?;
+        Ok(serving::ask_processes(cluster, installation, &pods).await)
     };
     let description = async {
         let name = installation.object("registration");

@@ -29,6 +29,12 @@ pub(super) fn judge(snapshot: &Snapshot) -> Diagnosis {
 
 #[cfg(test)]
 pub(super) mod fixtures {
+    use std::time::Duration;
+
+    use sallyport_pki::Authority;
+    use sallyport_pki::names::Member;
+    use serde_json::{Value, json};
+
     use super::super::diagnosis::{Check, Verdict};
     use super::super::entry::{Target, entries};
     use super::super::snapshot::{Server, Service, Snapshot};
@@ -36,10 +42,6 @@ pub(super) mod fixtures {
     use crate::cluster::inventory::fixtures::{installation, sound, today};
     use crate::cluster::serving::{Process, page_of};
     use crate::leadership::Leadership;
-    use sallyport_pki::Authority;
-    use sallyport_pki::names::Member;
-    use serde_json::{Value, json};
-    use std::time::Duration;
 
     /// An entry of ours as the chart describes it, without its bundle.
     pub(in super::super) fn entry(door: &str, policy: &str) -> Value {
@@ -122,7 +124,7 @@ pub(super) mod fixtures {
         let live = [entry("validate", "Fail"), entry("validate", "Ignore")].map(|e| with_bundle(e, &bundle));
         let lease = json!({
             "metadata": {"annotations": {"sallyport.dev/conditions": "[]"}},
-            "spec": {"holderIdentity": "a", "renewTime": clock::format(now), "leaseDurationSeconds": 15},
+            "spec": {"holderIdentity": "a", "renewTime": clock::format_instant(now), "leaseDurationSeconds": 15},
         });
         let namespace = |name: &str| json!({"metadata": {"name": name}});
         let snapshot = Snapshot {

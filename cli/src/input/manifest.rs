@@ -1,15 +1,17 @@
 //! Manifests as users write them, and the AdmissionReviews that an API server would make of them.
 
-use crate::input::resource::CustomKinds;
-use clap::ValueEnum;
-use serde::Deserialize;
-use serde::de::DeserializeOwned;
-use serde_json::{Value, json};
 use std::fs::File;
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 use std::string::FromUtf8Error;
 use std::sync::Arc;
+
+use clap::ValueEnum;
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+
+use crate::input::resource::CustomKinds;
 
 /// Largest file, in bytes: twice what a front takes in one review.
 const MAX_FILE: u64 = 16 << 20;
@@ -379,9 +381,11 @@ impl std::fmt::Display for Identity {
 
 #[cfg(test)]
 mod tests {
-    use super::{Circumstances, Identity, Item, Operation, make_review, parse, take_apart};
-    use serde_json::{Value, json};
     use std::sync::Arc;
+
+    use serde_json::{Value, json};
+
+    use super::{Circumstances, Identity, Item, Operation, make_review, parse, take_apart};
 
     fn about(operation: Operation) -> Circumstances {
         Circumstances {

@@ -1,9 +1,11 @@
 //! How two strings differ, line by line.
 
-use super::terminal::{BAD, GOOD, PLACE, plain};
-use similar::{ChangeTag, TextDiff};
 use std::io::{self, Write};
 use std::time::Duration;
+
+use similar::{ChangeTag, TextDiff};
+
+use super::terminal::{BAD, GOOD, PLACE, plain};
 
 /// Lines around a change.
 const CONTEXT: usize = 3;

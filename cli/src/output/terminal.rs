@@ -1,10 +1,11 @@
 //! What is written for people: colours, and text that cannot play tricks on a terminal.
 
-use anstyle::{AnsiColor, Style};
-use sallyport_error_chain::format_chain;
 use std::borrow::Cow;
 use std::fmt::Write as _;
 use std::io::{self, Write as _};
+
+use anstyle::{AnsiColor, Style};
+use sallyport_error_chain::format_chain;
 
 /// Headings and names.
 pub(crate) const STRONG: Style = Style::new().bold();
@@ -54,13 +55,13 @@ pub(crate) fn write_indented(output: &mut impl io::Write, column: usize, message
 }
 
 /// Writes a line to standard error. If nobody reads it, that is no reason to stop.
-pub(crate) fn say(line: &str) {
+pub(crate) fn print_note(line: &str) {
     let _ = writeln!(anstream::stderr(), "{line}");
 }
 
 /// Writes an error with its causes to standard error.
-pub(crate) fn complain(error: &anyhow::Error) {
-    say(&format!("{BAD}error{BAD:#}: {}", plain(&format_chain(error.as_ref()))));
+pub(crate) fn print_error(error: &anyhow::Error) {
+    print_note(&format!("{BAD}error{BAD:#}: {}", plain(&format_chain(error.as_ref()))));
 }
 
 /// Whether the reader of standard output went away.

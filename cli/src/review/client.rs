@@ -3,6 +3,11 @@
 //! It behaves like an API server: HTTP/1.1, a certificate that must verify for the host called, and another try
 //! when the front asks for one with `Retry-After`.
 
+use std::error::Error;
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
 use bytes::Bytes;
 use http::header::{CONTENT_TYPE, HOST, RETRY_AFTER};
 use http::{HeaderValue, Method, Request, Uri};
@@ -14,10 +19,6 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, RootCertStore};
 use sallyport_error_chain::format_chain;
-use std::error::Error;
-use std::io;
-use std::sync::Arc;
-use std::time::Duration;
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 use tokio_rustls::TlsConnector;

@@ -1,9 +1,11 @@
 //! What came of a review, door by door.
 
+use std::collections::BTreeMap;
+
+use serde_json::{Map, Value};
+
 use crate::door::Door;
 use crate::input::manifest::Identity;
-use serde_json::{Map, Value};
-use std::collections::BTreeMap;
 
 /// What came of a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -3,19 +3,21 @@
 //! Many are under way at once, however slowly one is decided. A line costs at most its own answer: whatever is
 //! wrong with it is said on its line, and the next one is answered.
 
-use super::decision::{Outcome, Tally, Verdict};
-use super::reviewer::Reviewer;
-use crate::input::lines::{Line, read_lines};
+use std::collections::BTreeMap;
+use std::io::{self, BufWriter, Write as _};
+use std::sync::Arc;
+
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use futures::{FutureExt as _, StreamExt as _};
 use sallyport_review::Review;
 use serde_json::{Map, Value, json};
-use std::collections::BTreeMap;
-use std::io::{self, BufWriter, Write as _};
-use std::sync::Arc;
 use tokio::sync::mpsc;
+
+use super::decision::{Outcome, Tally, Verdict};
+use super::reviewer::Reviewer;
+use crate::input::lines::{Line, read_lines};
 
 /// Reviews under way at once: enough to keep a front busy, few enough to be below its limits.
 const CONCURRENCY: usize = 32;
@@ -23,7 +25,7 @@ const CONCURRENCY: usize = 32;
 const MAX_LINE: u64 = 16 << 20;
 
 /// Answers standard input on standard output until it ends.
-pub(crate) async fn answer(reviewer: Reviewer) -> anyhow::Result<Tally> {
+pub(crate) async fn answer_lines(reviewer: Reviewer) -> anyhow::Result<Tally> {
     let (sender, mut receiver) = mpsc::channel(CONCURRENCY);
     // A thread, for reading standard input cannot be interrupted: it must not keep the process from ending.
     std::thread::Builder::new().name("standard-input".to_owned()).spawn(move || {
@@ -83,11 +85,11 @@ async fn answer_line(
         return error(failure.code, &failure.message);
     }
     let tally = Tally { denied: outcome.denied(), failed: false };
-    Ok((join(&outcome, &uid, api_version.as_str()).to_string(), tally))
+    Ok((join_decisions(&outcome, &uid, api_version.as_str()).to_string(), tally))
 }
 
 /// One answer from those of all doors.
-fn join(outcome: &Outcome, uid: &str, api_version: &str) -> Value {
+fn join_decisions(outcome: &Outcome, uid: &str, api_version: &str) -> Value {
     let mut response = Map::new();
     response.insert("uid".to_owned(), json!(uid));
     response.insert("allowed".to_owned(), json!(!outcome.denied()));
@@ -122,12 +124,13 @@ fn join(outcome: &Outcome, uid: &str, api_version: &str) -> Value {
 
 #[cfg(test)]
 mod tests {
-    use super::join;
-    use crate::door::Door;
-    use crate::review::decision::{Decision, Outcome, Verdict};
     use base64::Engine as _;
     use base64::engine::general_purpose::STANDARD;
     use serde_json::{Value, json};
+
+    use super::join_decisions;
+    use crate::door::Door;
+    use crate::review::decision::{Decision, Outcome, Verdict};
 
     fn decision(door: Door, verdict: Verdict, patch: &Value) -> Decision {
         Decision {
@@ -150,7 +153,7 @@ mod tests {
             ],
             object: None,
         };
-        let joined = join(&outcome, "u", "admission.k8s.io/v1beta1");
+        let joined = join_decisions(&outcome, "u", "admission.k8s.io/v1beta1");
         assert_eq!(
             (&joined["apiVersion"], &joined["kind"]),
             (&json!("admission.k8s.io/v1beta1"), &json!("AdmissionReview"))
@@ -164,7 +167,7 @@ mod tests {
         // C-25: a denial has a status and no patch.
         let status = json!({"code": 403, "message": "no"}).as_object().cloned().unwrap();
         outcome.decisions.push(decision(Door::ValidateFail, Verdict::Denied(status), &Value::Null));
-        let response = join(&outcome, "u", "admission.k8s.io/v1")["response"].take();
+        let response = join_decisions(&outcome, "u", "admission.k8s.io/v1")["response"].take();
         assert_eq!((&response["allowed"], &response["status"]["code"]), (&json!(false), &json!(403)));
         assert!(response.get("patch").is_none() && response.get("patchType").is_none());
     }

@@ -1,12 +1,14 @@
 //! What came of reviews, for people and for machines.
 
+use std::io::{self, Write};
+
+use clap::ValueEnum;
+use serde_json::{Map, Value, json};
+
 use super::decision::{Decision, Outcome, Subject, Verdict};
 use crate::output::difference::write_difference;
 use crate::output::terminal::{BAD, GOOD, NOTICE, QUIET, STRONG, plain, write_indented};
 use crate::output::yaml;
-use clap::ValueEnum;
-use serde_json::{Map, Value, json};
-use std::io::{self, Write};
 
 /// Column of the further lines of a message.
 const COLUMN: usize = 20;
@@ -37,14 +39,14 @@ impl Report {
     /// Adds what came of one review. `before` is the object as it was sent.
     pub(crate) fn add(&mut self, subject: &Subject, before: &Value, outcome: &Outcome) -> anyhow::Result<()> {
         if self.format != Format::Text {
-            self.collected.push(machine(subject, before, outcome));
+            self.collected.push(to_json(subject, before, outcome));
             return Ok(());
         }
         let mut output = anstream::stdout().lock();
         if std::mem::replace(&mut self.written, true) {
             writeln!(output)?;
         }
-        text(&mut output, subject, before, outcome)?;
+        write_text(&mut output, subject, before, outcome)?;
         Ok(())
     }
 
@@ -60,7 +62,7 @@ impl Report {
     }
 }
 
-fn machine(subject: &Subject, before: &Value, outcome: &Outcome) -> Value {
+fn to_json(subject: &Subject, before: &Value, outcome: &Outcome) -> Value {
     let identity = &subject.identity;
     let api_version = if identity.group.is_empty() {
         identity.version.clone()
@@ -73,7 +75,7 @@ fn machine(subject: &Subject, before: &Value, outcome: &Outcome) -> Value {
         "kind": identity.kind,
         "operation": subject.operation,
         "allowed": allowed,
-        "decisions": outcome.decisions.iter().map(machine_decision).collect::<Vec<_>>(),
+        "decisions": outcome.decisions.iter().map(decision_to_json).collect::<Vec<_>>(),
         "object": outcome.object.as_ref().unwrap_or(before),
     });
     for (field, value) in [
@@ -88,7 +90,7 @@ fn machine(subject: &Subject, before: &Value, outcome: &Outcome) -> Value {
     review
 }
 
-fn machine_decision(decision: &Decision) -> Value {
+fn decision_to_json(decision: &Decision) -> Value {
     let mut value = Map::new();
     value.insert("door".to_owned(), json!(decision.door.name()));
     value.insert("allowed".to_owned(), json!(matches!(decision.verdict, Verdict::Allowed)));
@@ -109,7 +111,12 @@ fn machine_decision(decision: &Decision) -> Value {
     Value::Object(value)
 }
 
-fn text(output: &mut impl Write, subject: &Subject, before: &Value, outcome: &Outcome) -> anyhow::Result<()> {
+fn write_text(
+    output: &mut impl Write,
+    subject: &Subject,
+    before: &Value,
+    outcome: &Outcome,
+) -> anyhow::Result<()> {
     let (style, word) = if outcome.failed() {
         (BAD, "failed")
     } else if outcome.denied() {
@@ -127,7 +134,7 @@ fn text(output: &mut impl Write, subject: &Subject, before: &Value, outcome: &Ou
         plain(&subject_text)
     )?;
     for decision in &outcome.decisions {
-        decided(output, decision)?;
+        write_decision(output, decision)?;
     }
     if let Some(after) = &outcome.object {
         let labels = ["received", "changed"];
@@ -136,7 +143,7 @@ fn text(output: &mut impl Write, subject: &Subject, before: &Value, outcome: &Ou
     Ok(())
 }
 
-fn decided(output: &mut impl Write, decision: &Decision) -> io::Result<()> {
+fn write_decision(output: &mut impl Write, decision: &Decision) -> io::Result<()> {
     let door = format!("{:<15}", decision.door.name());
     match &decision.verdict {
         Verdict::Allowed if decision.patch.is_empty() => {
@@ -182,11 +189,12 @@ fn decided(output: &mut impl Write, decision: &Decision) -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use super::{machine, text};
+    use serde_json::{Value, json};
+
+    use super::{to_json, write_text};
     use crate::door::Door;
     use crate::input::manifest::Identity;
     use crate::review::decision::{Decision, Failure, Outcome, Subject, Verdict};
-    use serde_json::{Value, json};
 
     fn subject(object: &Value) -> Subject {
         Subject { identity: Identity::of(object), operation: "CREATE".into() }
@@ -198,7 +206,7 @@ mod tests {
 
     fn written(before: &Value, outcome: &Outcome) -> String {
         let mut bytes = Vec::new();
-        text(&mut bytes, &subject(before), before, outcome).unwrap();
+        write_text(&mut bytes, &subject(before), before, outcome).unwrap();
         anstream::adapter::strip_str(&String::from_utf8(bytes).unwrap()).to_string()
     }
 
@@ -263,9 +271,9 @@ Pod n/a-* CREATE: denied
                 text.contains("no decision 503 (failurePolicy: ") && text.contains("no mutator"),
                 "{text}"
             );
-            let machine = machine(&subject(&object), &object, &outcome);
-            assert_eq!(machine["allowed"], allowed);
-            assert_eq!(machine["decisions"][0]["error"]["ignored"], allowed);
+            let written = to_json(&subject(&object), &object, &outcome);
+            assert_eq!(written["allowed"], allowed);
+            assert_eq!(written["decisions"][0]["error"]["ignored"], allowed);
         }
     }
 }

@@ -1,8 +1,7 @@
 //! Reviews through the doors of a front, each seeing what those before it changed.
 
-use super::client::Client;
-use super::decision::{Decision, Failure, Outcome, Verdict};
-use crate::door::Door;
+use std::collections::BTreeMap;
+
 use anyhow::Context as _;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -10,7 +9,10 @@ use bytes::Bytes;
 use sallyport_error_chain::format_chain;
 use serde::Deserialize;
 use serde_json::{Map, Value};
-use std::collections::BTreeMap;
+
+use super::client::Client;
+use super::decision::{Decision, Failure, Outcome, Verdict};
+use crate::door::Door;
 
 /// Sends reviews through the doors of a front.
 pub(crate) struct Reviewer {
@@ -48,19 +50,19 @@ impl Reviewer {
             self.doors.iter().copied().partition(|door| door.mutates());
         let mut seen = Vec::with_capacity(mutating.len());
         for door in &mutating {
-            if !self.knock(*door, &mut passage).await {
+            if !self.ask_endpoint(*door, &mut passage).await {
                 return passage.outcome;
             }
             seen.push(passage.changes);
         }
         // reinvocationPolicy: IfNeeded. Who was asked before somebody else changed the object is asked again.
         for (door, seen) in mutating.into_iter().zip(seen) {
-            if passage.changes != seen && !self.knock(door, &mut passage).await {
+            if passage.changes != seen && !self.ask_endpoint(door, &mut passage).await {
                 return passage.outcome;
             }
         }
         for door in validating {
-            if !self.knock(door, &mut passage).await {
+            if !self.ask_endpoint(door, &mut passage).await {
                 break;
             }
         }
@@ -68,9 +70,9 @@ impl Reviewer {
     }
 
     /// Asks one door. False if the request ends here.
-    async fn knock(&self, door: Door, passage: &mut Passage) -> bool {
+    async fn ask_endpoint(&self, door: Door, passage: &mut Passage) -> bool {
         let decision = match self.client.post(door.name(), &passage.body).await {
-            Ok(reply) if reply.status == 200 => passage.take(door, &reply.body),
+            Ok(reply) if reply.status == 200 => passage.apply_answer(door, &reply.body),
             Ok(reply) => {
                 let message = String::from_utf8_lossy(&reply.body).trim().to_owned();
                 Decision::failed(door, Failure { code: Some(reply.status), message })
@@ -98,8 +100,8 @@ struct Passage {
 
 impl Passage {
     /// Takes an answer with its patch.
-    fn take(&mut self, door: Door, answer: &[u8]) -> Decision {
-        match self.decision(door, answer) {
+    fn apply_answer(&mut self, door: Door, answer: &[u8]) -> Decision {
+        match self.read_decision(door, answer) {
             Ok(decision) => decision,
             Err(error) => {
                 let message = format!("the answer cannot be used: {}", format_chain(error.as_ref()));
@@ -108,7 +110,7 @@ impl Passage {
         }
     }
 
-    fn decision(&mut self, door: Door, answer: &[u8]) -> anyhow::Result<Decision> {
+    fn read_decision(&mut self, door: Door, answer: &[u8]) -> anyhow::Result<Decision> {
         let answer: Answer = serde_json::from_slice(answer).context("it is no AdmissionReview")?;
         let response = answer.response.context("it has no response")?;
         let mut patch = Vec::new();
@@ -118,7 +120,7 @@ impl Passage {
             let text = STANDARD.decode(encoded).context("its patch is not base64")?;
             patch = serde_json::from_slice(&text).context("its patch is no list")?;
             if !patch.is_empty() {
-                self.apply(&text)?;
+                self.apply_patch(&text)?;
             }
         }
         Ok(Decision {
@@ -134,7 +136,7 @@ impl Passage {
         })
     }
 
-    fn apply(&mut self, patch: &[u8]) -> anyhow::Result<()> {
+    fn apply_patch(&mut self, patch: &[u8]) -> anyhow::Result<()> {
         let patch: json_patch::Patch = serde_json::from_slice(patch).context("its patch is no JSON Patch")?;
         let mut review = match self.parsed.take() {
             Some(review) => review,

@@ -94,9 +94,11 @@ impl Search {
 
 #[cfg(test)]
 mod tests {
-    use super::{DiscoveryError, find_suites};
     use std::fs;
+
     use tempfile::TempDir;
+
+    use super::{DiscoveryError, find_suites};
 
     #[test]
     fn suites_are_found_below_directories_once_and_in_order() {

@@ -1,23 +1,26 @@
 //! Outcomes as `JUnit` writes them, which is what most build servers read.
 
-use super::outcome::{CaseOutcome, SuiteOutcome, SuiteResult};
-use super::report::explanation;
-use anyhow::Context as _;
-use quick_xml::Writer;
-use quick_xml::events::{BytesDecl, BytesText, Event};
 use std::borrow::Cow;
 use std::io;
 use std::path::Path;
 use std::time::Duration;
 
+use anyhow::Context as _;
+use quick_xml::Writer;
+use quick_xml::events::{BytesDecl, BytesText, Event};
+
+use super::outcome::{CaseOutcome, SuiteOutcome, SuiteResult};
+use super::report::explain_failure;
+
 type Xml = Writer<Vec<u8>>;
 
 /// Writes a report.
-pub(crate) fn write(file: &Path, outcomes: &[SuiteOutcome]) -> anyhow::Result<()> {
-    std::fs::write(file, document(outcomes)?).with_context(|| format!("failed to write {}", file.display()))
+pub(crate) fn write_report(file: &Path, outcomes: &[SuiteOutcome]) -> anyhow::Result<()> {
+    std::fs::write(file, make_document(outcomes)?)
+        .with_context(|| format!("failed to write {}", file.display()))
 }
 
-fn document(outcomes: &[SuiteOutcome]) -> io::Result<Vec<u8>> {
+fn make_document(outcomes: &[SuiteOutcome]) -> io::Result<Vec<u8>> {
     let mut xml = Writer::new_with_indent(Vec::new(), b' ', 2);
     xml.write_event(Event::Decl(BytesDecl::new("1.0", Some("UTF-8"), None)))?;
     xml.create_element("testsuites")
@@ -28,7 +31,7 @@ fn document(outcomes: &[SuiteOutcome]) -> io::Result<Vec<u8>> {
 }
 
 fn write_suite(xml: &mut Xml, outcome: &SuiteOutcome) -> io::Result<()> {
-    let path = printable(&outcome.path);
+    let path = make_printable(&outcome.path);
     match &outcome.result {
         SuiteResult::Cases(cases) => {
             let counts = Counts {
@@ -72,7 +75,7 @@ fn write_counted(
         .with_attribute(("tests", counts.tests.to_string().as_str()))
         .with_attribute(("failures", counts.failures.to_string().as_str()))
         .with_attribute(("errors", counts.errors.to_string().as_str()))
-        .with_attribute(("time", seconds(counts.duration).as_str()))
+        .with_attribute(("time", format_seconds(counts.duration).as_str()))
         .write_inner_content(write)?;
     Ok(())
 }
@@ -81,16 +84,16 @@ fn write_case(xml: &mut Xml, path: &str, case: &CaseOutcome) -> io::Result<()> {
     let element = xml
         .create_element("testcase")
         .with_attribute(("classname", path))
-        .with_attribute(("name", printable(&case.name).as_ref()))
+        .with_attribute(("name", make_printable(&case.name).as_ref()))
         .with_attribute(("file", path))
         .with_attribute(("line", case.line.to_string().as_str()))
-        .with_attribute(("time", seconds(case.duration).as_str()));
+        .with_attribute(("time", format_seconds(case.duration).as_str()));
     if case.mismatches.is_empty() {
         element.write_empty()?;
         return Ok(());
     }
     let fields: Vec<_> = case.mismatches.iter().map(|mismatch| mismatch.field.as_str()).collect();
-    let explanation = explanation(case).map_err(io::Error::other)?;
+    let explanation = explain_failure(case).map_err(io::Error::other)?;
     element.write_inner_content(|xml| write_problem(xml, "failure", &fields.join(", "), &explanation))?;
     Ok(())
 }
@@ -103,7 +106,7 @@ fn write_unrun(xml: &mut Xml, path: &str, counts: &Counts, what: &str, problem: 
             .with_attribute(("classname", path))
             .with_attribute(("name", what))
             .with_attribute(("file", path))
-            .with_attribute(("time", seconds(counts.duration).as_str()))
+            .with_attribute(("time", format_seconds(counts.duration).as_str()))
             .write_inner_content(|xml| {
                 write_problem(xml, element, &format!("the {what} cannot be used"), problem)
             })?;
@@ -113,17 +116,17 @@ fn write_unrun(xml: &mut Xml, path: &str, counts: &Counts, what: &str, problem: 
 
 fn write_problem(xml: &mut Xml, element: &str, message: &str, problem: &str) -> io::Result<()> {
     xml.create_element(element)
-        .with_attribute(("message", printable(message).as_ref()))
-        .write_text_content(BytesText::new(&printable(problem)))?;
+        .with_attribute(("message", make_printable(message).as_ref()))
+        .write_text_content(BytesText::new(&make_printable(problem)))?;
     Ok(())
 }
 
-fn seconds(duration: Duration) -> String {
+fn format_seconds(duration: Duration) -> String {
     format!("{:.6}", duration.as_secs_f64())
 }
 
 /// Replaces the characters that XML 1.0 cannot hold, or only by reference.
-fn printable(text: &str) -> Cow<'_, str> {
+fn make_printable(text: &str) -> Cow<'_, str> {
     let is_printable = |character: char| match character {
         '\n' | '\t' | '\r' => true,
         '\u{fffe}' | '\u{ffff}' => false,
@@ -137,11 +140,13 @@ fn printable(text: &str) -> Cow<'_, str> {
 
 #[cfg(test)]
 mod tests {
-    use super::document;
+    use std::time::Duration;
+
+    use serde_json::json;
+
+    use super::make_document;
     use crate::test::judgement::Mismatch;
     use crate::test::outcome::{CaseOutcome, SuiteOutcome, SuiteResult};
-    use serde_json::json;
-    use std::time::Duration;
 
     #[test]
     fn reports_are_well_formed_whatever_is_in_them() {
@@ -158,7 +163,7 @@ mod tests {
             note: None,
         };
         let suite = |path: &str, result| SuiteOutcome { path: path.into(), result };
-        let written = document(&[
+        let written = make_document(&[
             suite("a.yaml", SuiteResult::Cases(vec![case("good", vec![]), case("<\"&\u{0}>", vec![wrong])])),
             suite("b.yaml", SuiteResult::Policies(vec!["1 < 2".into(), "x".into()])),
             suite("c.yaml", SuiteResult::Unreadable("&".into())),

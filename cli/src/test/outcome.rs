@@ -1,8 +1,9 @@
 //! What came of suites and their cases.
 
+use std::time::Duration;
+
 use super::judgement::Mismatch;
 use crate::output::exit_status::ExitStatus;
-use std::time::Duration;
 
 /// What came of a suite.
 #[derive(Debug)]
@@ -44,7 +45,7 @@ pub(crate) struct Tally {
 
 impl Tally {
     /// Counts a suite.
-    pub(crate) fn add(&mut self, result: &SuiteResult) {
+    pub(crate) fn count(&mut self, result: &SuiteResult) {
         self.suites += 1;
         match result {
             SuiteResult::Unreadable(_) => self.unreadable += 1,
@@ -58,7 +59,7 @@ impl Tally {
     }
 
     /// The exit status of a run with these counts.
-    pub(crate) fn status(self) -> ExitStatus {
+    pub(crate) fn exit_status(self) -> ExitStatus {
         if self.unreadable > 0 {
             ExitStatus::Usage
         } else if self.failed > 0 || self.broken > 0 {

@@ -1,16 +1,18 @@
 //! A suite with all that it names: policies, objects, manifests.
 
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use anyhow::{Context as _, bail, ensure};
+use sallyport_policy::AuthorizerTable;
+use sallyport_sources::{Collection, Snapshot};
+use serde_json::{Value, json};
+
 use super::judgement::Objects;
 use super::passage::Question;
 use super::specification::{Case, Document, Expectation, Specification, User};
 use crate::input::manifest::{self, Circumstances, Operation};
 use crate::input::resource::CustomKinds;
-use anyhow::{Context as _, bail, ensure};
-use sallyport_policy::AuthorizerTable;
-use sallyport_sources::{Collection, Snapshot};
-use serde_json::{Value, json};
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 /// Fields of `request`, as in `admission.k8s.io/v1`.
 const REQUEST_FIELDS: [&str; 15] = [
@@ -54,7 +56,7 @@ pub(crate) struct Prepared {
 pub(crate) fn prepare(path: &Path, selects: impl Fn(&str) -> bool) -> anyhow::Result<Option<Suite>> {
     let specification: Specification = manifest::read_as(path)?;
     specification.check()?;
-    let folder = folder(path);
+    let folder = parent_directory(path);
     let mut collection = Collection::default();
     add_policies(&mut collection, &folder, specification.policies.as_deref())?;
     add_objects(&mut collection, &folder, "objects", specification.objects.as_deref().unwrap_or_default())?;
@@ -162,12 +164,17 @@ fn prepare_case(case: Case, line: u64, number: usize, setting: &Setting) -> anyh
     };
     let kinds = policies.as_deref().map_or_else(|| Arc::clone(&setting.kinds), custom_kinds);
     let objects = Objects {
-        whole: case.expect.object.as_ref().map(|document| object(document, folder)).transpose()?,
-        part: case.expect.object_contains.as_ref().map(|document| read(document, folder)).transpose()?,
+        whole: case.expect.object.as_ref().map(|document| read_object(document, folder)).transpose()?,
+        part: case
+            .expect
+            .object_contains
+            .as_ref()
+            .map(|document| read_document(document, folder))
+            .transpose()?,
     };
     let review = match (&case.manifest, &case.request) {
-        (Some(manifest), _) => review(&case, object(manifest, folder)?, number, folder, kinds)?,
-        (None, Some(request)) => whole_review(read(request, folder)?)?,
+        (Some(manifest), _) => make_review(&case, read_object(manifest, folder)?, number, folder, kinds)?,
+        (None, Some(request)) => complete_review(read_document(request, folder)?)?,
         (None, None) => bail!("it has neither manifest nor request"),
     };
     let authorizer = case.authorizer.map(Arc::new).or_else(|| setting.authorizer.clone());
@@ -176,7 +183,7 @@ fn prepare_case(case: Case, line: u64, number: usize, setting: &Setting) -> anyh
 }
 
 /// The AdmissionReview for a manifest.
-fn review(
+fn make_review(
     case: &Case,
     mut object: Value,
     number: usize,
@@ -187,7 +194,7 @@ fn review(
         ensure!(patch.is_object(), "patch is no object");
         json_patch::merge(&mut object, patch);
     }
-    let old = case.old.as_ref().map(|old| self::object(old, folder)).transpose()?;
+    let old = case.old.as_ref().map(|old| read_object(old, folder)).transpose()?;
     let User { username, uid, groups, extra } = case.user.clone().unwrap_or_default();
     let about = Circumstances {
         operation: case.operation.unwrap_or(Operation::Create),
@@ -215,7 +222,7 @@ fn review(
 }
 
 /// The AdmissionReview for one that is written down, or for what it has under `request`.
-fn whole_review(document: Value) -> anyhow::Result<Value> {
+fn complete_review(document: Value) -> anyhow::Result<Value> {
     let is_review = document.get("kind").and_then(Value::as_str) == Some("AdmissionReview");
     let mut review = if is_review {
         document
@@ -235,7 +242,7 @@ fn whole_review(document: Value) -> anyhow::Result<Value> {
 }
 
 /// A document of any shape.
-fn read(document: &Document, folder: &Path) -> anyhow::Result<Value> {
+fn read_document(document: &Document, folder: &Path) -> anyhow::Result<Value> {
     Ok(match document {
         Document::File(name) => manifest::read_document(&folder.join(name))?,
         Document::Inline(value) => value.clone(),
@@ -243,8 +250,8 @@ fn read(document: &Document, folder: &Path) -> anyhow::Result<Value> {
 }
 
 /// A Kubernetes object.
-fn object(document: &Document, folder: &Path) -> anyhow::Result<Value> {
-    let object = read(document, folder)?;
+fn read_object(document: &Document, folder: &Path) -> anyhow::Result<Value> {
+    let object = read_document(document, folder)?;
     let has = |name: &str| object.get(name).and_then(Value::as_str).is_some_and(|text| !text.is_empty());
     let name = match document {
         Document::File(name) => name,
@@ -259,7 +266,7 @@ fn object(document: &Document, folder: &Path) -> anyhow::Result<Value> {
 }
 
 /// The directory of a suite.
-fn folder(suite: &Path) -> PathBuf {
+fn parent_directory(suite: &Path) -> PathBuf {
     match suite.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent.to_owned(),
         _ => PathBuf::from("."),

@@ -1,13 +1,15 @@
 //! What came of suites, for people and for machines.
 
+use std::io::{self, Write};
+
+use clap::ValueEnum;
+use serde_json::{Value, json};
+
 use super::judgement::Mismatch;
 use super::outcome::{CaseOutcome, SuiteOutcome, SuiteResult, Tally};
 use crate::output::difference::write_difference;
 use crate::output::terminal::{BAD, GOOD, QUIET, STRONG, plain, write_indented};
 use crate::output::yaml;
-use clap::ValueEnum;
-use serde_json::{Value, json};
-use std::io::{self, Write};
 
 /// How the outcome is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -30,9 +32,9 @@ impl Report {
     }
 
     /// Writes what came of a suite.
-    pub(crate) fn suite(&self, outcome: &SuiteOutcome) -> anyhow::Result<()> {
+    pub(crate) fn add(&self, outcome: &SuiteOutcome) -> anyhow::Result<()> {
         match self.format {
-            Format::Text => text(&mut anstream::stdout().lock(), outcome, self.verbose),
+            Format::Text => write_suite(&mut anstream::stdout().lock(), outcome, self.verbose),
             Format::Json => Ok(()),
         }
     }
@@ -40,9 +42,9 @@ impl Report {
     /// Writes the end.
     pub(crate) fn finish(self, outcomes: &[SuiteOutcome], tally: Tally) -> anyhow::Result<()> {
         match self.format {
-            Format::Text => writeln!(anstream::stdout(), "{}", summary(tally))?,
+            Format::Text => writeln!(anstream::stdout(), "{}", summarize(tally))?,
             Format::Json => {
-                let text = serde_json::to_string_pretty(&machine(outcomes, tally))?;
+                let text = serde_json::to_string_pretty(&to_json(outcomes, tally))?;
                 writeln!(io::stdout(), "{text}")?;
             }
         }
@@ -50,7 +52,7 @@ impl Report {
     }
 }
 
-fn summary(tally: Tally) -> String {
+fn summarize(tally: Tally) -> String {
     let counted = |count: usize, noun: &str| format!("{count} {noun}{}", if count == 1 { "" } else { "s" });
     let Tally { suites, passed, failed, broken, unreadable } = tally;
     let mut parts = vec![format!("{passed} passed")];
@@ -68,7 +70,7 @@ fn summary(tally: Tally) -> String {
     format!("{cases} in {suites}: {style}{}{style:#}", parts.join(", "))
 }
 
-fn text(output: &mut impl Write, outcome: &SuiteOutcome, verbose: bool) -> anyhow::Result<()> {
+fn write_suite(output: &mut impl Write, outcome: &SuiteOutcome, verbose: bool) -> anyhow::Result<()> {
     let path = plain(&outcome.path);
     match &outcome.result {
         SuiteResult::Unreadable(problem) => {
@@ -93,7 +95,7 @@ fn text(output: &mut impl Write, outcome: &SuiteOutcome, verbose: bool) -> anyho
             writeln!(output, "{style}{word}{style:#}  {STRONG}{path}{STRONG:#} {QUIET}({count}){QUIET:#}")?;
             for case in cases {
                 if !case.mismatches.is_empty() {
-                    failure(output, &outcome.path, case)?;
+                    write_failure(output, &outcome.path, case)?;
                 } else if verbose {
                     writeln!(output, "      {GOOD}ok{GOOD:#}    {}", plain(&case.name))?;
                 }
@@ -103,7 +105,7 @@ fn text(output: &mut impl Write, outcome: &SuiteOutcome, verbose: bool) -> anyho
     Ok(())
 }
 
-fn failure(output: &mut impl Write, path: &str, case: &CaseOutcome) -> anyhow::Result<()> {
+fn write_failure(output: &mut impl Write, path: &str, case: &CaseOutcome) -> anyhow::Result<()> {
     let place = format!("{path}:{}", case.line);
     writeln!(
         output,
@@ -112,12 +114,12 @@ fn failure(output: &mut impl Write, path: &str, case: &CaseOutcome) -> anyhow::R
         plain(&place)
     )?;
     for mismatch in &case.mismatches {
-        mismatched(output, mismatch)?;
+        write_mismatch(output, mismatch)?;
     }
     Ok(())
 }
 
-fn mismatched(output: &mut impl Write, mismatch: &Mismatch) -> anyhow::Result<()> {
+fn write_mismatch(output: &mut impl Write, mismatch: &Mismatch) -> anyhow::Result<()> {
     const INDENT: &str = "            ";
     let Mismatch { field, expected, got, note } = mismatch;
     write!(output, "{INDENT}{}:", plain(field))?;
@@ -153,8 +155,8 @@ fn is_whole(field: &str) -> bool {
     field == "object" || field == "changesAgain"
 }
 
-fn machine(outcomes: &[SuiteOutcome], tally: Tally) -> Value {
-    let suites: Vec<Value> = outcomes.iter().map(machine_suite).collect();
+fn to_json(outcomes: &[SuiteOutcome], tally: Tally) -> Value {
+    let suites: Vec<Value> = outcomes.iter().map(suite_to_json).collect();
     let Tally { passed, failed, broken, unreadable, .. } = tally;
     json!({
         "passed": passed,
@@ -165,7 +167,7 @@ fn machine(outcomes: &[SuiteOutcome], tally: Tally) -> Value {
     })
 }
 
-fn machine_suite(outcome: &SuiteOutcome) -> Value {
+fn suite_to_json(outcome: &SuiteOutcome) -> Value {
     match &outcome.result {
         SuiteResult::Unreadable(problem) => json!({"suite": outcome.path, "error": problem}),
         SuiteResult::Policies(problems) => json!({"suite": outcome.path, "problems": problems}),
@@ -187,10 +189,10 @@ fn machine_suite(outcome: &SuiteOutcome) -> Value {
 }
 
 /// The failure of a case without colours, for reports of other kinds.
-pub(crate) fn explanation(case: &CaseOutcome) -> anyhow::Result<String> {
+pub(crate) fn explain_failure(case: &CaseOutcome) -> anyhow::Result<String> {
     let mut bytes = Vec::new();
     for mismatch in &case.mismatches {
-        mismatched(&mut bytes, mismatch)?;
+        write_mismatch(&mut bytes, mismatch)?;
     }
     Ok(anstream::adapter::strip_str(&String::from_utf8_lossy(&bytes)).to_string())
 }

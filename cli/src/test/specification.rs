@@ -3,15 +3,17 @@
 //! Everything is strict, for a case that is misread may pass: a field that is not known, a value of another
 //! type and an expectation that contradicts another are errors, with line and column.
 
-use crate::input::manifest::Operation;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+
 use sallyport_policy::AuthorizerTable;
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{Error as _, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 use serde_saphyr::Spanned;
-use std::collections::{BTreeMap, BTreeSet};
-use std::fmt;
+
+use crate::input::manifest::Operation;
 
 /// Most cases of a suite.
 const MAX_CASES: usize = 10_000;

@@ -1,6 +1,9 @@
 //! A real API server with a release's objects in it, put there by hand.
 
-use crate::process::{Run, run};
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::time::SystemTime;
+
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use jiff::Timestamp;
@@ -9,10 +12,9 @@ use sallyport_pki::names::{Extras, Member, Suite};
 use sallyport_pki::{Bundle, Identity, KeyPair, Stored};
 use sallyport_testkit::ControlPlane;
 use serde_json::{Value, json};
-use std::collections::BTreeMap;
-use std::path::Path;
-use std::time::SystemTime;
 use tokio::runtime::Runtime;
+
+use crate::process::{Run, run};
 
 pub(crate) const NAMESPACE: &str = "sallyport";
 
