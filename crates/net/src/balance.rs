@@ -193,7 +193,7 @@ impl Balancer {
                     next.push(Arc::new(endpoint));
                 }
                 Err(error) => {
-                    tracing::error!(error = format_chain(&error), "failed to prepare a backend's endpoint")
+                    tracing::error!(error = format_chain(&error), "failed to prepare a backend's endpoint");
                 }
             }
         }
@@ -321,7 +321,7 @@ impl Balancer {
             }
             Err(status) if lost_connection(status) => {
                 if endpoint.mark_down() {
-                    tracing::warn!(replica = %endpoint.address, error = %status, cause = status.source().map(|cause| format_chain(cause)), "lost a backend replica");
+                    tracing::warn!(replica = %endpoint.address, error = %status, cause = status.source().map(format_chain), "lost a backend replica");
                     tokio::spawn(self.clone().probe(endpoint.clone()));
                 }
             }

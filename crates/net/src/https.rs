@@ -152,7 +152,7 @@ where
             .await
     };
     if let Err(error) = ended {
-        tracing::debug!(%error, cause = error.source().map(|cause| format_chain(cause)), "connection ended early");
+        tracing::debug!(%error, cause = error.source().map(format_chain), "connection ended early");
     }
 }
 
