@@ -469,9 +469,12 @@ mod tests {
 
     #[tokio::test]
     async fn only_annotations_are_written_and_only_metadata_comes_back() {
-        let fake = Fake::start(|asked| match asked.uri.contains("/none") {
-            true => (404, String::new()),
-            false => (200, json!({"metadata": {"name": "ca"}}).to_string()),
+        let fake = Fake::start(|asked| {
+            if asked.uri.contains("/none") {
+                (404, String::new())
+            } else {
+                (200, json!({"metadata": {"name": "ca"}}).to_string())
+            }
         })
         .await;
         let cluster = fake.connect(&json!({})).await;

@@ -69,7 +69,7 @@ pub(crate) enum ContentError {
     Encoding(#[from] FromUtf8Error),
     /// It is no YAML, or not of the type that it is read as.
     #[error(transparent)]
-    Yaml(#[from] serde_saphyr::Error),
+    Yaml(#[from] Box<serde_saphyr::Error>),
     /// There is no thread to read it.
     #[error("no thread to read it: {0}")]
     Thread(io::Error),
@@ -184,7 +184,7 @@ pub(crate) fn read_as<T: DeserializeOwned + Send>(path: &Path) -> Result<T, Mani
 
 /// Reads one YAML document as what it is to be.
 pub(crate) fn parse_as<T: DeserializeOwned + Send>(text: &str) -> Result<T, ContentError> {
-    run_on_deep_stack(|| serde_saphyr::from_str_with_options(text, options()))
+    run_on_deep_stack(|| serde_saphyr::from_str_with_options(text, options()).map_err(Box::new))
 }
 
 fn read_text(path: &Path, input: impl io::Read) -> Result<String, ManifestError> {
@@ -205,12 +205,12 @@ fn parse(text: &str) -> Result<Vec<Value>, ContentError> {
     {
         return Ok(vec![document]);
     }
-    run_on_deep_stack(|| serde_saphyr::from_multiple_with_options(text, options()))
+    run_on_deep_stack(|| serde_saphyr::from_multiple_with_options(text, options()).map_err(Box::new))
 }
 
 /// On a stack of its own, so that the depth is the only bound.
 fn run_on_deep_stack<T: Send>(
-    read: impl FnOnce() -> Result<T, serde_saphyr::Error> + Send,
+    read: impl FnOnce() -> Result<T, Box<serde_saphyr::Error>> + Send,
 ) -> Result<T, ContentError> {
     std::thread::scope(|scope| {
         let reader = std::thread::Builder::new().stack_size(STACK).spawn_scoped(scope, read);
