@@ -29,7 +29,7 @@ pub(crate) async fn answer_lines(reviewer: Reviewer) -> anyhow::Result<Tally> {
     let (sender, mut receiver) = mpsc::channel(CONCURRENCY);
     // A thread, for reading standard input cannot be interrupted: it must not keep the process from ending.
     std::thread::Builder::new().name("standard-input".to_owned()).spawn(move || {
-        read_lines(&mut io::stdin().lock(), MAX_LINE, |line| sender.blocking_send(line).is_ok())
+        read_lines(&mut io::stdin().lock(), MAX_LINE, |line| sender.blocking_send(line).is_ok());
     })?;
     let lines = futures::stream::poll_fn(move |context| receiver.poll_recv(context));
     let reviewer = Arc::new(reviewer);
