@@ -8,16 +8,19 @@ mod evaluation;
 mod excerpt;
 mod lines;
 
-use self::evaluation::{Answer, Definition, Evaluator, Failure, Returns, Source, Vars};
-use crate::terminal::{self, BAD, plain};
-use crate::{manifest, yaml};
-use anyhow::{Context as _, ensure};
-use clap::{Subcommand, ValueEnum};
-use serde_json::{Value as Json, json};
 use std::borrow::Cow;
 use std::io::{self, Write as _};
 use std::path::PathBuf;
-use std::process::ExitCode;
+
+use anyhow::{Context as _, ensure};
+use clap::{Subcommand, ValueEnum};
+use serde_json::{Value as Json, json};
+
+use self::evaluation::{Answer, Definition, Evaluator, Failure, Returns, Source, Vars};
+use crate::input::manifest;
+use crate::output::exit_status::ExitStatus;
+use crate::output::terminal::{self, BAD, plain};
+use crate::output::yaml;
 
 const EXAMPLES: &str = "\
 An expression sees object, oldObject, request and namespaceObject, which are null unless a file gives them,
@@ -119,7 +122,7 @@ pub(crate) struct CelArgs {
         long = "variable",
         env = "SALLYPORT_VARIABLE",
         value_name = "NAME=EXPR",
-        value_parser = definition
+        value_parser = parse_definition
     )]
     variables: Vec<Definition>,
 
@@ -154,15 +157,20 @@ enum Format {
     Json,
 }
 
-fn definition(text: &str) -> Result<Definition, String> {
-    let (name, expression) = text.split_once('=').ok_or("it is not of the form NAME=EXPR")?;
+/// A definition that is none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("it is not of the form NAME=EXPR")]
+struct MalformedDefinition;
+
+fn parse_definition(text: &str) -> Result<Definition, MalformedDefinition> {
+    let (name, expression) = text.split_once('=').ok_or(MalformedDefinition)?;
     Ok(Definition { name: name.trim().to_owned(), expression: expression.to_owned() })
 }
 
-pub(crate) fn run(args: &CelArgs) -> anyhow::Result<ExitCode> {
+pub(crate) fn run(args: &CelArgs) -> anyhow::Result<ExitStatus> {
     if let Some(CelCommand::Eval(_)) = args.command {
-        let all_read = lines::answer(io::stdin().lock(), io::stdout().lock())?;
-        return Ok(if all_read { ExitCode::SUCCESS } else { ExitCode::FAILURE });
+        let all_read = lines::answer_lines(io::stdin().lock(), io::stdout().lock())?;
+        return Ok(if all_read { ExitStatus::Success } else { ExitStatus::Failure });
     }
     let vars = args.vars()?;
     let source = Source {
@@ -185,15 +193,15 @@ pub(crate) fn run(args: &CelArgs) -> anyhow::Result<ExitCode> {
         }
         Format::Text => match &outcome {
             Ok(answer) => {
-                write!(io::stdout(), "{}", text(&answer.value)?)?;
+                write!(io::stdout(), "{}", format_value(&answer.value)?)?;
                 if args.cost {
-                    terminal::say(&format!("cost: {}", answer.cost));
+                    terminal::print_note(&format!("cost: {}", answer.cost));
                 }
             }
-            Err(failure) => args.explain(failure),
+            Err(failure) => args.print_failure(failure),
         },
     }
-    Ok(if outcome.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    Ok(if outcome.is_ok() { ExitStatus::Success } else { ExitStatus::Failure })
 }
 
 impl CelArgs {
@@ -202,7 +210,7 @@ impl CelArgs {
             [&self.file, &self.old, &self.request, &self.namespace_object, &self.params, &self.authorizer];
         let inputs = files.into_iter().flatten().filter(|file| file.as_os_str() == "-").count();
         ensure!(inputs <= 1, "standard input can be only one of the files");
-        let read = |file: &Option<PathBuf>| file.as_deref().map(manifest::document).transpose();
+        let read = |file: &Option<PathBuf>| file.as_deref().map(manifest::read_document).transpose();
         let mut vars = Vars { params: read(&self.params)?, ..Vars::default() };
         if let Some(table) = read(&self.authorizer)? {
             vars.authorizer = serde_json::from_value(table).context("--authorizer cannot be used")?;
@@ -227,8 +235,8 @@ impl CelArgs {
     }
 
     /// Says what is wrong; where, if it is known.
-    fn explain(&self, failure: &Failure) {
-        terminal::say(&format!("{BAD}error{BAD:#}: {}", plain(&failure.to_string())));
+    fn print_failure(&self, failure: &Failure) {
+        terminal::print_note(&format!("{BAD}error{BAD:#}: {}", plain(&failure.to_string())));
         let (source, error) = match failure {
             Failure::Expression(error) => (self.expression.as_deref(), error),
             Failure::Variable { index, error, .. } => {
@@ -236,12 +244,12 @@ impl CelArgs {
             }
             _ => return,
         };
-        terminal::say(&excerpt::excerpt(source.unwrap_or_default(), error.line, error.column));
+        terminal::print_note(&excerpt::quote_line(source.unwrap_or_default(), error.line, error.column));
     }
 }
 
 /// A value for people, with a line break at its end.
-fn text(value: &Json) -> anyhow::Result<String> {
+fn format_value(value: &Json) -> anyhow::Result<String> {
     let text: Cow<'_, str> = match value {
         Json::String(text) => plain(text),
         Json::Array(_) | Json::Object(_) => Cow::Owned(yaml::document(value)?),
@@ -252,8 +260,9 @@ fn text(value: &Json) -> anyhow::Result<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::{definition, text};
     use serde_json::json;
+
+    use super::{format_value, parse_definition};
 
     #[test]
     fn values_are_written_for_people() {
@@ -267,14 +276,14 @@ mod tests {
             (json!([]), "[]\n"),
             (json!(["a", {"b": 1}]), "- a\n- b: 1\n"),
         ] {
-            assert_eq!(text(&value).unwrap(), written, "{value}");
+            assert_eq!(format_value(&value).unwrap(), written, "{value}");
         }
     }
 
     #[test]
     fn a_variable_has_a_name_and_an_expression() {
-        let variable = definition("old = a == b").unwrap();
+        let variable = parse_definition("old = a == b").unwrap();
         assert_eq!((variable.name.as_str(), variable.expression.as_str()), ("old", " a == b"));
-        assert!(definition("a").is_err());
+        assert!(parse_definition("a").is_err());
     }
 }

@@ -2,22 +2,24 @@
 //! as subcommands, those of a release.
 
 mod freeze;
+mod lifetime;
 mod rotate;
 mod status;
 
-pub(crate) use self::status::{Format, STUCK, UNANSWERED};
-use crate::terminal::{self, STRONG};
-use anyhow::Context as _;
-use clap::{Subcommand, ValueEnum};
-use sallyport_pki::Algorithm;
-use sallyport_pki::authority::MAX_LIFE;
-use sallyport_pki::names::{DEFAULT_CLUSTER_DOMAIN, Extras, Member, ServiceName, Suite};
-use sallyport_pki::offline::{self, Options};
 use std::io::Write as _;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
 use std::time::{Duration, SystemTime};
+
+use anyhow::Context as _;
+use clap::{Subcommand, ValueEnum};
+use sallyport_pki::Algorithm;
+use sallyport_pki::names::{DEFAULT_CLUSTER_DOMAIN, Extras, Member, ServiceName, Suite};
+use sallyport_pki::offline::{self, Options};
+
+use self::lifetime::parse_lifetime;
+use crate::output::exit_status::ExitStatus;
+use crate::output::terminal::{self, STRONG};
 
 const EXAMPLES: &str = "\
 Written are ca.crt, ca.key, tls.crt and tls.key; keys can be read by their owner alone. The certificate is
@@ -95,11 +97,11 @@ pub(crate) struct CertsArgs {
     loopback: bool,
 
     /// How long the certificate lives: a number with s, m, h or d.
-    #[arg(long, env = "SALLYPORT_LIFE", value_name = "TIME", default_value = "90d", value_parser = life, conflicts_with = "suite")]
+    #[arg(long, env = "SALLYPORT_LIFE", value_name = "TIME", default_value = "90d", value_parser = parse_lifetime, conflicts_with = "suite")]
     life: Duration,
 
     /// How long a new authority lives.
-    #[arg(long, env = "SALLYPORT_CA_LIFE", value_name = "TIME", default_value = "365d", value_parser = life, conflicts_with = "suite")]
+    #[arg(long, env = "SALLYPORT_CA_LIFE", value_name = "TIME", default_value = "365d", value_parser = parse_lifetime, conflicts_with = "suite")]
     ca_life: Duration,
 
     /// Kind of keys of a new authority; certificates have their authority's.
@@ -135,35 +137,9 @@ enum KeyAlgorithm {
     Rsa2048,
 }
 
-/// A span of time: a whole number with its unit.
-pub(crate) fn life(text: &str) -> Result<Duration, String> {
-    let wrong = || format!("{text:?} is not a time such as 90d, 24h, 30m or 60s");
-    let (number, unit) =
-        text.char_indices().next_back().map(|(end, _)| text.split_at(end)).ok_or_else(wrong)?;
-    let seconds = match unit {
-        "s" => 1,
-        "m" => 60,
-        "h" => 3600,
-        "d" => 86_400,
-        _ => return Err(wrong()),
-    };
-    if !number.bytes().all(|byte| byte.is_ascii_digit()) {
-        return Err(wrong());
-    }
-    let number: u64 = number.parse().map_err(|_| wrong())?;
-    let life = Duration::from_secs(number.saturating_mul(seconds));
-    if life.is_zero() {
-        return Err("it must be longer than nothing".to_owned());
-    }
-    if life > MAX_LIFE {
-        return Err(format!("it must not be longer than {} days", MAX_LIFE.as_secs() / 86_400));
-    }
-    Ok(life)
-}
-
-pub(crate) async fn run(args: CertsArgs) -> anyhow::Result<ExitCode> {
+pub(crate) async fn run(args: CertsArgs) -> anyhow::Result<ExitStatus> {
     match &args.command {
-        None => write(&args),
+        None => write_certificates(&args),
         Some(CertsCommand::Status(args)) => status::run(args).await,
         Some(CertsCommand::Rotate(args)) => rotate::run(args).await,
         Some(CertsCommand::Freeze(args)) => freeze::freeze(args).await,
@@ -171,18 +147,22 @@ pub(crate) async fn run(args: CertsArgs) -> anyhow::Result<ExitCode> {
     }
 }
 
-fn write(args: &CertsArgs) -> anyhow::Result<ExitCode> {
+fn write_certificates(args: &CertsArgs) -> anyhow::Result<ExitStatus> {
     let directory = args.output.as_deref().context("--output is missing")?;
     let mut extras = if args.loopback { Extras::loopback() } else { Extras::default() };
     extras.dns_names.extend(args.extra_names.iter().cloned());
     extras.addresses.extend(args.extra_addresses.iter().copied());
-    let bundle = if args.suite { suite(args, directory, &extras) } else { single(args, directory, extras) }?;
+    let bundle = if args.suite {
+        write_suite(args, directory, &extras)
+    } else {
+        write_single(args, directory, extras)
+    }?;
     let mut output = std::io::stdout();
     writeln!(output, "{bundle}")?;
-    Ok(ExitCode::SUCCESS)
+    Ok(ExitStatus::Success)
 }
 
-fn single(args: &CertsArgs, directory: &Path, extras: Extras) -> anyhow::Result<String> {
+fn write_single(args: &CertsArgs, directory: &Path, extras: Extras) -> anyhow::Result<String> {
     // Both are there, or clap would have said so; an empty name is refused like any other bad one.
     let (service, namespace) = (args.service.as_deref(), args.namespace.as_deref());
     let service =
@@ -202,17 +182,17 @@ fn single(args: &CertsArgs, directory: &Path, extras: Extras) -> anyhow::Result<
     let report = offline::write(&options, SystemTime::now())?;
     let addresses = report.leaf.addresses().iter().map(ToString::to_string);
     let names: Vec<_> = report.leaf.dns_names().iter().cloned().chain(addresses).collect();
-    terminal::say(&format!("{STRONG}certificate for{STRONG:#} {}", names.join(", ")));
+    terminal::print_note(&format!("{STRONG}certificate for{STRONG:#} {}", names.join(", ")));
     if report.authority_reused {
-        terminal::say("the authority that was there has signed it; its caBundle stays right");
+        terminal::print_note("the authority that was there has signed it; its caBundle stays right");
     }
     for file in &report.files {
-        terminal::say(&format!("wrote {}", file.display()));
+        terminal::print_note(&format!("wrote {}", file.display()));
     }
     Ok(report.ca_bundle)
 }
 
-fn suite(args: &CertsArgs, directory: &Path, extras: &Extras) -> anyhow::Result<String> {
+fn write_suite(args: &CertsArgs, directory: &Path, extras: &Extras) -> anyhow::Result<String> {
     let namespace = args.namespace.as_deref().unwrap_or("sallyport");
     let suite = Suite::with_prefix(&args.prefix, namespace, &args.cluster_domain)
         .context("--prefix, --namespace or --cluster-domain cannot be used")?;
@@ -220,25 +200,7 @@ fn suite(args: &CertsArgs, directory: &Path, extras: &Extras) -> anyhow::Result<
     for member in Member::ALL {
         let directory = directory.join(member.word());
         let name = suite.service(member).server_name();
-        terminal::say(&format!("{STRONG}{name}{STRONG:#}: wrote {}", directory.display()));
+        terminal::print_note(&format!("{STRONG}{name}{STRONG:#}: wrote {}", directory.display()));
     }
     Ok(bundle.to_ca_bundle())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::life;
-    use std::time::Duration;
-
-    #[test]
-    fn lives_have_a_unit_and_bounds_sys_7() {
-        for (text, seconds) in [("60s", 60), ("30m", 1800), ("24h", 86_400), ("90d", 7_776_000)] {
-            assert_eq!(life(text), Ok(Duration::from_secs(seconds)), "{text}");
-        }
-        for text in
-            ["", "d", "90", "0d", "-1d", "1.5d", "1w", "+1d", "1é", "99999999999999999999d", "9999999d"]
-        {
-            assert!(life(text).is_err(), "{text:?}");
-        }
-    }
 }

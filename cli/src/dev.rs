@@ -1,10 +1,11 @@
 //! `sallyport dev`: the suite here, for a cluster near by.
 
-use crate::policies::Policies;
-use crate::registration;
-use crate::suite::{Suite, SuiteOptions};
-use crate::terminal::{self, GOOD, QUIET, STRONG};
-use crate::yaml;
+use std::collections::BTreeMap;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
 use anyhow::{Context as _, ensure};
 use sallyport_cert_rotator::events::Events;
 use sallyport_cert_rotator::registration::live::Objects;
@@ -17,13 +18,14 @@ use sallyport_sources::{Directory, Snapshot};
 use sallyport_telemetry::{Admin, LogFormat, TelemetryArgs};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use std::collections::BTreeMap;
-use std::io::Write as _;
-use std::path::{Path, PathBuf};
-use std::process::ExitCode;
-use std::sync::Arc;
-use std::time::Duration;
 use tokio::task::JoinHandle;
+
+use crate::output::exit_status::ExitStatus;
+use crate::output::terminal::{self, GOOD, QUIET, STRONG};
+use crate::output::yaml;
+use crate::policies::Policies;
+use crate::registration;
+use crate::suite::{Suite, SuiteOptions};
 
 /// File in the state directory that says where the suite is.
 const STATE_FILE: &str = "dev.json";
@@ -139,7 +141,7 @@ impl DevState {
     }
 }
 
-pub(crate) async fn run(args: DevArgs) -> anyhow::Result<ExitCode> {
+pub(crate) async fn run(args: DevArgs) -> anyhow::Result<ExitStatus> {
     dns_subdomain("--name", &args.name)?;
     ensure!(!args.host.is_empty(), "--host must not be empty");
     let telemetry = TelemetryArgs {
@@ -156,7 +158,7 @@ pub(crate) async fn run(args: DevArgs) -> anyhow::Result<ExitCode> {
         () = shutdown.started() => Ok(()),
     };
     tracing.shutdown().await;
-    outcome.map(|()| ExitCode::SUCCESS)
+    outcome.map(|()| ExitStatus::Success)
 }
 
 async fn start(args: &DevArgs) -> anyhow::Result<Suite> {
@@ -191,8 +193,8 @@ async fn serve(args: &DevArgs, mut suite: Suite, shutdown: Shutdown) -> anyhow::
         place.describe(policies.snapshot())?;
         let rotator = rotator.insert(rotate(&place, &suite, admin, stop_rotator.clone()));
         tokio::select! {
-            outcome = place.attend(policies) => outcome,
-            error = suite.ended() => Err(error),
+            outcome = place.watch_policies(policies) => outcome,
+            error = suite.wait_for_end() => Err(error),
             ended = rotator => Err(match ended {
                 Ok(Err(error)) => error,
                 Ok(Ok(())) => anyhow::anyhow!("the cert-rotator has ended"),
@@ -202,13 +204,13 @@ async fn serve(args: &DevArgs, mut suite: Suite, shutdown: Shutdown) -> anyhow::
         }
     }
     .await;
-    terminal::say(&format!("{QUIET}stopping{QUIET:#}"));
-    let removed = forget(&suite);
+    terminal::print_note(&format!("{QUIET}stopping{QUIET:#}"));
+    let removed = remove_state(&suite);
     stop_rotator.trigger();
     if let Some(rotator) = rotator.filter(|rotator| !rotator.is_finished())
         && tokio::time::timeout(UNREGISTER, rotator).await.is_err()
     {
-        terminal::say(
+        terminal::print_note(
             "the registration could not be removed in time; sallyport dev --help tells how to remove it",
         );
     }
@@ -274,17 +276,17 @@ impl<'a> Place<'a> {
     /// Writes the description of the registration, for the rotator.
     fn describe(&self, snapshot: &Snapshot) -> anyhow::Result<[Value; 2]> {
         let described = registration::describe(&self.args.name, &self.state.webhook, snapshot);
-        let text = stream(&described)?;
+        let text = to_yaml_stream(&described)?;
         files::write_file(&self.registration_file(), text.as_bytes())?;
         Ok(described)
     }
 
     /// Says when everything is ready, and follows the policies from then on.
-    async fn attend(&self, policies: Policies) -> anyhow::Result<()> {
-        policies.report();
+    async fn watch_policies(&self, policies: Policies) -> anyhow::Result<()> {
+        policies.print();
         let mut described = self.describe(policies.snapshot())?;
         if let Some(objects) = &self.objects {
-            self.registered(objects, &stream(&described)?).await?;
+            self.wait_until_registered(objects, &to_yaml_stream(&described)?).await?;
         } else {
             self.print(&described)?;
         }
@@ -295,16 +297,16 @@ impl<'a> Place<'a> {
         sallyport_sources::watch(Directory::new(&self.args.policy_dir), first, LOOK, |next| {
             let changed = next.map_err(anyhow::Error::from).and_then(|snapshot| {
                 current = Policies::compile(snapshot, Some(&current));
-                current.report();
+                current.print();
                 let next = self.describe(current.snapshot())?;
                 if next != described {
                     described = next;
-                    self.changed(&described)?;
+                    self.announce_change(&described)?;
                 }
                 Ok(())
             });
             if let Err(error) = changed {
-                terminal::complain(&error.context("the last policies stay in force"));
+                terminal::print_error(&error.context("the last policies stay in force"));
             }
             std::future::ready(())
         })
@@ -313,25 +315,27 @@ impl<'a> Place<'a> {
     }
 
     /// Waits until the cluster has what is described.
-    async fn registered(&self, objects: &Objects, described: &str) -> anyhow::Result<()> {
+    async fn wait_until_registered(&self, objects: &Objects, described: &str) -> anyhow::Result<()> {
         let description = Description::parse(described, NAMESPACE)?;
         for wanted in description.configurations.iter().filter(|configuration| configuration.is_wanted()) {
             // A failure is the rotator's to report; it asks the same server.
             while !matches!(objects.get(wanted.kind, &wanted.name).await, Ok(Some(live)) if live.is_ours()) {
                 tokio::time::sleep(POLL).await;
             }
-            terminal::say(&format!("{GOOD}registered{GOOD:#} {} {}", wanted.kind.kind(), wanted.name));
+            terminal::print_note(&format!("{GOOD}registered{GOOD:#} {} {}", wanted.kind.kind(), wanted.name));
         }
         Ok(())
     }
 
     /// Says what has become of a changed registration.
-    fn changed(&self, described: &[Value; 2]) -> anyhow::Result<()> {
+    fn announce_change(&self, described: &[Value; 2]) -> anyhow::Result<()> {
         if self.objects.is_some() {
-            terminal::say("the registration follows the policies");
+            terminal::print_note("the registration follows the policies");
             return Ok(());
         }
-        terminal::say(&format!("{STRONG}the rules have changed{STRONG:#}: apply the configurations again"));
+        terminal::print_note(&format!(
+            "{STRONG}the rules have changed{STRONG:#}: apply the configurations again"
+        ));
         self.print(described)
     }
 
@@ -341,7 +345,7 @@ impl<'a> Place<'a> {
         let text = if configurations.is_empty() {
             "# No policy has rules, so there is nothing to register.\n".to_owned()
         } else {
-            stream(&configurations)?
+            to_yaml_stream(&configurations)?
         };
         let mut output = std::io::stdout().lock();
         // Whoever does not read it does not want it.
@@ -352,22 +356,22 @@ impl<'a> Place<'a> {
     /// Says where everything is, to people and scripts.
     fn announce(&self) -> anyhow::Result<()> {
         let DevState { webhook, ca_file, admin } = &self.state;
-        terminal::say(&format!(
+        terminal::print_note(&format!(
             "{STRONG}webhook{STRONG:#}  {webhook}  (certificates: {})",
             ca_file.display()
         ));
         for (name, url) in admin {
-            terminal::say(&format!("{STRONG}metrics{STRONG:#}  {url}/metrics  ({name})"));
+            terminal::print_note(&format!("{STRONG}metrics{STRONG:#}  {url}/metrics  ({name})"));
         }
         let text = serde_json::to_string_pretty(&self.state)? + "\n";
         files::write_file(&self.state_dir.join(STATE_FILE), text.as_bytes())?;
-        terminal::say(&format!("{GOOD}ready{GOOD:#}; Ctrl-C ends it"));
+        terminal::print_note(&format!("{GOOD}ready{GOOD:#}; Ctrl-C ends it"));
         Ok(())
     }
 }
 
 /// Removes `dev.json`, unless another process has put its own in the place.
-fn forget(suite: &Suite) -> anyhow::Result<()> {
+fn remove_state(suite: &Suite) -> anyhow::Result<()> {
     if !DevState::read(suite.state_dir()).is_ok_and(|state| state.webhook == suite.url()) {
         return Ok(());
     }
@@ -376,7 +380,7 @@ fn forget(suite: &Suite) -> anyhow::Result<()> {
 }
 
 /// Documents one after the other.
-fn stream(documents: &[Value]) -> anyhow::Result<String> {
+fn to_yaml_stream(documents: &[Value]) -> anyhow::Result<String> {
     let mut text = String::new();
     for document in documents {
         text += "---\n";

@@ -20,11 +20,12 @@ mod release;
 mod selector;
 mod snapshot;
 
-use crate::certs::Format;
-use crate::cluster::{Access, Cluster};
-use crate::installation::InstallationArgs;
 use std::io::Write as _;
-use std::process::ExitCode;
+
+use crate::cluster::installation::InstallationArgs;
+use crate::cluster::{Access, Cluster};
+use crate::output::exit_status::ExitStatus;
+use crate::output::format::Format;
 
 const EXAMPLES: &str = "\
 Checks, in this order: the API server and its clock; the Deployments; certificates, and what pods
@@ -73,7 +74,7 @@ pub(crate) struct DoctorArgs {
     output: Format,
 }
 
-pub(crate) async fn run(args: &DoctorArgs) -> anyhow::Result<ExitCode> {
+pub(crate) async fn run(args: &DoctorArgs) -> anyhow::Result<ExitStatus> {
     let installation = args.installation.installation()?;
     let cluster = Cluster::connect(&args.access).await?;
     let snapshot = Box::pin(gathering::gather(&cluster, &installation, &args.webhook)).await;
@@ -81,9 +82,9 @@ pub(crate) async fn run(args: &DoctorArgs) -> anyhow::Result<ExitCode> {
     match args.output {
         Format::Text => diagnosis.write(&mut anstream::stdout().lock())?,
         Format::Json => {
-            let text = serde_json::to_string_pretty(&diagnosis.machine(&installation))? + "\n";
+            let text = serde_json::to_string_pretty(&diagnosis.to_json(&installation))? + "\n";
             std::io::stdout().write_all(text.as_bytes())?;
         }
     }
-    Ok(if diagnosis.is_sound(args.strict) { ExitCode::SUCCESS } else { ExitCode::from(crate::UNSOUND) })
+    Ok(if diagnosis.is_sound(args.strict) { ExitStatus::Success } else { ExitStatus::Negative })
 }

@@ -1,8 +1,8 @@
 //! The cert-rotators' Lease: who leads, and what the leader says of the certificates.
 
-use crate::clock;
+use crate::cluster::clock;
+use crate::cluster::installation::Installation;
 use crate::cluster::{Cluster, Read};
-use crate::installation::Installation;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::time::{Duration, SystemTime};

@@ -19,36 +19,25 @@
 
 mod cel;
 mod certs;
-mod client;
-mod clock;
 mod cluster;
 mod completion;
 mod dev;
 mod doctor;
 mod door;
-mod installation;
-mod inventory;
-mod json_lines;
+mod input;
 mod leadership;
-mod manifest;
+mod output;
 mod policies;
 mod registration;
-mod report;
-mod resource;
 mod review;
-mod serving;
 mod suite;
-mod terminal;
 mod test;
-mod yaml;
 
-use clap::{Parser, Subcommand};
 use std::process::ExitCode;
 
-/// Something was denied.
-const DENIED: u8 = 3;
-/// Something is not as it should be.
-const UNSOUND: u8 = 3;
+use clap::{CommandFactory as _, Parser, Subcommand};
+
+use crate::output::terminal;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -106,15 +95,45 @@ pub async fn run(args: Args) -> ExitCode {
         Command::Cel(args) => cel::run(&args),
         Command::Certs(args) => certs::run(*args).await,
         Command::Doctor(args) => doctor::run(&args).await,
-        Command::Completion(args) => completion::run(&args),
+        Command::Completion(args) => completion::run(&args, Args::command()),
     };
     match outcome {
-        Ok(status) => status,
+        Ok(status) => status.into(),
         // Whoever reads has seen enough, as with `| head`.
         Err(error) if terminal::is_closed(&error) => ExitCode::SUCCESS,
         Err(error) => {
-            terminal::complain(&error);
+            terminal::print_error(&error);
             ExitCode::FAILURE
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory as _;
+
+    use super::Args;
+
+    #[test]
+    fn the_flags_are_consistent_r13() {
+        Args::command().debug_assert();
+    }
+
+    /// Every flag can be set in the environment too.
+    #[test]
+    fn every_flag_has_a_variable_of_the_same_name() {
+        let mut commands: Vec<_> = Args::command().get_subcommands().cloned().collect();
+        while let Some(command) = commands.pop() {
+            commands.extend(command.get_subcommands().cloned());
+            for argument in command.get_arguments().filter(|argument| !argument.is_positional()) {
+                let name = argument.get_long().unwrap();
+                if ["help", "version"].contains(&name) {
+                    continue;
+                }
+                let variable = format!("SALLYPORT_{}", name.replace('-', "_").to_uppercase());
+                let given = argument.get_env().and_then(|name| name.to_str());
+                assert_eq!(given, Some(variable.as_str()), "--{name} of {}", command.get_name());
+            }
         }
     }
 }

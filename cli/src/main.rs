@@ -1,7 +1,8 @@
 //! `sallyport`: the suite at your desk.
 
-use clap::Parser;
 use std::process::ExitCode;
+
+use clap::Parser;
 
 // The embedded suite lives of building and freeing JSON, like the services themselves.
 #[global_allocator]

@@ -1,13 +1,15 @@
 //! The policies of a directory as a user sees them: which are in force, and what is wrong with the others.
 
-use crate::door::Door;
-use crate::terminal::{self, BAD, NOTICE, STRONG, plain};
+use std::path::Path;
+use std::sync::Arc;
+
 use anstyle::Style;
 use sallyport_backend::PolicySet;
 use sallyport_policy::{FailurePolicy, MutationSet, Outcome, PolicyState, ResultKind, Review, ValidationSet};
 use sallyport_sources::{Directory, Snapshot};
-use std::path::Path;
-use std::sync::Arc;
+
+use crate::door::Door;
+use crate::output::terminal::{self, BAD, NOTICE, STRONG, plain};
 
 /// The policies of one snapshot, compiled.
 #[derive(Debug)]
@@ -37,11 +39,11 @@ impl Policies {
         &self.snapshot
     }
 
-    /// What is wrong, in the words of [`Policies::report_problems`].
+    /// What is wrong, in the words of [`Policies::print_problems`].
     pub(crate) fn problems(&self) -> Vec<String> {
         let mut problems = self.source_problems();
-        problems.extend(broken(&self.snapshot, &self.mutations).map(|(_, text)| text));
-        problems.extend(broken(&self.snapshot, &self.validations).map(|(_, text)| text));
+        problems.extend(list_broken(&self.snapshot, &self.mutations).map(|(_, text)| text));
+        problems.extend(list_broken(&self.snapshot, &self.validations).map(|(_, text)| text));
         problems
     }
 
@@ -66,38 +68,38 @@ impl Policies {
     }
 
     /// Says what is in force, and what is wrong.
-    pub(crate) fn report(&self) {
-        let mut names = in_force(&self.snapshot, &self.mutations);
-        names.extend(in_force(&self.snapshot, &self.validations));
+    pub(crate) fn print(&self) {
+        let mut names = list_in_force(&self.snapshot, &self.mutations);
+        names.extend(list_in_force(&self.snapshot, &self.validations));
         let names = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
-        terminal::say(&format!("{STRONG}policies{STRONG:#} in force: {}", plain(&names)));
-        self.report_problems();
+        terminal::print_note(&format!("{STRONG}policies{STRONG:#} in force: {}", plain(&names)));
+        self.print_problems();
     }
 
     /// Says what is wrong.
-    pub(crate) fn report_problems(&self) {
+    pub(crate) fn print_problems(&self) {
         for problem in self.source_problems() {
-            terminal::say(&format!("{BAD}problem{BAD:#}: {}", plain(&problem)));
+            terminal::print_note(&format!("{BAD}problem{BAD:#}: {}", plain(&problem)));
         }
-        report_broken(&self.snapshot, &self.mutations);
-        report_broken(&self.snapshot, &self.validations);
+        print_broken(&self.snapshot, &self.mutations);
+        print_broken(&self.snapshot, &self.validations);
     }
 }
 
-fn in_force<S: PolicySet>(snapshot: &Snapshot, set: &S) -> Vec<String> {
+fn list_in_force<S: PolicySet>(snapshot: &Snapshot, set: &S) -> Vec<String> {
     let policies = set.policies().iter().zip(S::origins(snapshot));
     let good = policies.filter(|(policy, _)| policy.state != PolicyState::Broken);
     good.map(|(policy, (kind, _))| format!("{} {}", kind.as_str(), policy.name)).collect()
 }
 
-fn report_broken<S: PolicySet>(snapshot: &Snapshot, set: &S) {
-    for (style, text) in broken(snapshot, set) {
-        terminal::say(&format!("{style}problem{style:#}: {}", plain(&text)));
+fn print_broken<S: PolicySet>(snapshot: &Snapshot, set: &S) {
+    for (style, text) in list_broken(snapshot, set) {
+        terminal::print_note(&format!("{style}problem{style:#}: {}", plain(&text)));
     }
 }
 
 /// What is wrong with the policies that do not compile.
-fn broken<S: PolicySet>(snapshot: &Snapshot, set: &S) -> impl Iterator<Item = (Style, String)> {
+fn list_broken<S: PolicySet>(snapshot: &Snapshot, set: &S) -> impl Iterator<Item = (Style, String)> {
     set.policies().iter().zip(S::origins(snapshot)).filter_map(|(policy, (kind, file))| {
         let (style, consequence) = match policy.state {
             PolicyState::Active => return None,

@@ -1,24 +1,28 @@
 //! `sallyport review`: manifests and AdmissionReviews through a front, as an API server would send them.
 
-use crate::client::Client;
-use crate::dev::DevState;
-use crate::door::{Door, Doors};
-use crate::json_lines;
-use crate::manifest::{self, Circumstances, Identity, Item, Operation};
-use crate::policies::Policies;
-use crate::report::{Format, Report};
-use crate::suite::{Suite, SuiteOptions};
+mod client;
+mod decision;
+mod json_lines;
+mod report;
+mod reviewer;
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
 use anyhow::{Context as _, bail, ensure};
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use sallyport_telemetry::{LogFormat, TelemetryArgs};
-use serde::Deserialize;
-use serde_json::{Map, Value};
-use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
-use std::process::ExitCode;
-use std::sync::Arc;
+
+use self::client::Client;
+use self::decision::{Subject, Tally};
+use self::report::{Format, Report};
+use self::reviewer::Reviewer;
+use crate::dev::DevState;
+use crate::door::Doors;
+use crate::input::manifest::{self, Circumstances, Item, Operation};
+use crate::output::exit_status::ExitStatus;
+use crate::policies::Policies;
+use crate::suite::{Suite, SuiteOptions};
 
 /// Largest CA file, in bytes.
 const MAX_BUNDLE: u64 = 1 << 20;
@@ -187,44 +191,35 @@ pub(crate) struct ReviewArgs {
     log_level: String,
 }
 
-/// What came of a run.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Tally {
-    /// Something was denied.
-    pub(crate) denied: bool,
-    /// Something could not be reviewed.
-    pub(crate) failed: bool,
-}
-
-pub(crate) async fn run(args: ReviewArgs) -> anyhow::Result<ExitCode> {
+pub(crate) async fn run(args: ReviewArgs) -> anyhow::Result<ExitStatus> {
     let is_lines = args.files.iter().any(|file| file.as_os_str() == "-");
     ensure!(!is_lines || args.files.len() == 1, "- stands alone: it cannot be reviewed together with files");
     // Read before anything is started, so that a misspelt name costs nothing.
-    let items = if is_lines { Vec::new() } else { read(&args.files)? };
+    let items = if is_lines { Vec::new() } else { read_files(&args.files)? };
     let about = args.circumstances()?;
     let (suite, client) = args.connect().await?;
     let reviewer = Reviewer { client, doors: args.door.doors() };
     // Both let go of the client when they are done: a front that is told to stop waits for open connections.
     let tally = if is_lines {
-        json_lines::answer(reviewer).await
+        json_lines::answer_lines(reviewer).await
     } else {
-        show(reviewer, items, &about, args.output).await
+        review_items(reviewer, items, &about, args.output).await
     };
     if let Some(suite) = suite {
         suite.stop().await;
     }
     let tally = tally?;
     Ok(match tally {
-        Tally { failed: true, .. } => ExitCode::FAILURE,
-        Tally { denied: true, .. } => ExitCode::from(crate::DENIED),
-        Tally { .. } => ExitCode::SUCCESS,
+        Tally { failed: true, .. } => ExitStatus::Failure,
+        Tally { denied: true, .. } => ExitStatus::Negative,
+        Tally { .. } => ExitStatus::Success,
     })
 }
 
 impl ReviewArgs {
     fn circumstances(&self) -> anyhow::Result<Circumstances> {
         let old = match &self.old {
-            Some(path) => manifest::read(path)?
+            Some(path) => manifest::read_items(path)?
                 .into_iter()
                 .filter_map(|item| match item {
                     Item::Object(object) => Some(object),
@@ -259,7 +254,7 @@ impl ReviewArgs {
                 ..TelemetryArgs::default()
             };
             sallyport_telemetry::install("review", &telemetry)?;
-            Policies::load(policy_dir)?.report_problems();
+            Policies::load(policy_dir)?.print_problems();
             let suite = Suite::start(SuiteOptions::ephemeral(policy_dir.clone())).await?;
             let client = Client::new(&suite.url(), &read_bundle(&suite.ca_file())?, None)?;
             return Ok((Some(suite), client));
@@ -288,17 +283,17 @@ fn read_bundle(path: &Path) -> anyhow::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-fn read(files: &[PathBuf]) -> anyhow::Result<Vec<Item>> {
+fn read_files(files: &[PathBuf]) -> anyhow::Result<Vec<Item>> {
     let mut items = Vec::new();
     for file in files {
-        let mut found = manifest::read(file)?;
+        let mut found = manifest::read_items(file)?;
         ensure!(!found.is_empty(), "{} holds no object", file.display());
         items.append(&mut found);
     }
     Ok(items)
 }
 
-async fn show(
+async fn review_items(
     reviewer: Reviewer,
     items: Vec<Item>,
     about: &Circumstances,
@@ -309,7 +304,7 @@ async fn show(
     for (index, item) in items.into_iter().enumerate() {
         let review = match item {
             Item::Review(review) => review,
-            Item::Object(object) => manifest::review(object, index + 1, about)?,
+            Item::Object(object) => manifest::make_review(object, index + 1, about)?,
         };
         let subject = Subject::of(&review);
         let before = review.pointer("/request/object").cloned().unwrap_or_default();
@@ -321,250 +316,4 @@ async fn show(
     }
     report.finish()?;
     Ok(tally)
-}
-
-/// What a review is about, for people and machines.
-#[derive(Clone, Debug)]
-pub(crate) struct Subject {
-    pub(crate) identity: Identity,
-    pub(crate) operation: String,
-}
-
-impl Subject {
-    fn of(review: &Value) -> Self {
-        let request = review.get("request").unwrap_or(&Value::Null);
-        let text = |path: &str| request.pointer(path).and_then(Value::as_str).unwrap_or_default().to_owned();
-        let object = ["object", "oldObject"]
-            .into_iter()
-            .filter_map(|field| request.get(field))
-            .find(|object| object.is_object())
-            .unwrap_or(&Value::Null);
-        let mut identity = Identity::of(object);
-        identity.group = text("/kind/group");
-        identity.version = text("/kind/version");
-        identity.kind = text("/kind/kind");
-        identity.namespace = text("/namespace");
-        let name = text("/name");
-        if !name.is_empty() {
-            identity.name = name;
-            identity.generate_name = String::new();
-        }
-        Self { identity, operation: text("/operation") }
-    }
-}
-
-/// Sends reviews through the doors of a front.
-pub(crate) struct Reviewer {
-    client: Client,
-    doors: &'static [Door],
-}
-
-/// What came of a review.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Outcome {
-    /// What each door said, in the order of asking.
-    pub(crate) decisions: Vec<Decision>,
-    /// The object as it left the mutating doors; `None` when no door changed it.
-    pub(crate) object: Option<Value>,
-}
-
-/// What one door said.
-#[derive(Clone, Debug)]
-pub(crate) struct Decision {
-    /// The door.
-    pub(crate) door: Door,
-    /// What it decided.
-    pub(crate) verdict: Verdict,
-    /// Shown to the client.
-    pub(crate) warnings: Vec<String>,
-    /// For the audit log.
-    pub(crate) audit_annotations: BTreeMap<String, String>,
-    /// RFC 6902 operations; empty for no change.
-    pub(crate) patch: Vec<Value>,
-}
-
-/// A decision, or its absence.
-#[derive(Clone, Debug)]
-pub(crate) enum Verdict {
-    /// The request may go on.
-    Allowed,
-    /// It may not; the `metav1.Status` that says why.
-    Denied(Map<String, Value>),
-    /// There is no decision.
-    Failed(Failure),
-}
-
-/// Why there is no decision.
-#[derive(Clone, Debug)]
-pub(crate) struct Failure {
-    /// The HTTP status; `None` when there was no answer.
-    pub(crate) code: Option<u16>,
-    /// What is wrong.
-    pub(crate) message: String,
-}
-
-impl Outcome {
-    /// Whether a door refused.
-    pub(crate) fn denied(&self) -> bool {
-        self.decisions.iter().any(|decision| matches!(decision.verdict, Verdict::Denied(_)))
-    }
-
-    /// The failure that the request failed with, if it did: one that the failurePolicy does not ignore.
-    pub(crate) fn failure(&self) -> Option<&Failure> {
-        self.decisions.iter().find_map(|decision| match &decision.verdict {
-            Verdict::Failed(failure) if !decision.door.tolerates_failure() => Some(failure),
-            _ => None,
-        })
-    }
-
-    /// Whether the request failed.
-    pub(crate) fn failed(&self) -> bool {
-        self.failure().is_some()
-    }
-}
-
-/// The part of an answer that is read. What else an AdmissionReview may hold is of no use here.
-#[derive(Deserialize)]
-struct Answer {
-    response: Option<Response>,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct Response {
-    #[serde(default)]
-    allowed: bool,
-    #[serde(default)]
-    status: Option<Map<String, Value>>,
-    #[serde(default)]
-    patch: Option<String>,
-    #[serde(default)]
-    warnings: Option<Vec<String>>,
-    #[serde(default)]
-    audit_annotations: Option<BTreeMap<String, String>>,
-}
-
-impl Reviewer {
-    /// Sends a review through the doors. `review` is the body as it is sent to the first door; its parsed form
-    /// is made when it is needed, unless it is there already.
-    pub(crate) async fn review(&self, review: Bytes, parsed: Option<Value>) -> Outcome {
-        let mut passage = Passage { body: review, parsed, outcome: Outcome::default(), changes: 0 };
-        let (mutating, validating): (Vec<_>, Vec<_>) =
-            self.doors.iter().copied().partition(|door| door.mutates());
-        let mut seen = Vec::with_capacity(mutating.len());
-        for door in &mutating {
-            if !self.knock(*door, &mut passage).await {
-                return passage.outcome;
-            }
-            seen.push(passage.changes);
-        }
-        // reinvocationPolicy: IfNeeded. Who was asked before somebody else changed the object is asked again.
-        for (door, seen) in mutating.into_iter().zip(seen) {
-            if passage.changes != seen && !self.knock(door, &mut passage).await {
-                return passage.outcome;
-            }
-        }
-        for door in validating {
-            if !self.knock(door, &mut passage).await {
-                break;
-            }
-        }
-        passage.outcome
-    }
-
-    /// Asks one door. False if the request ends here.
-    async fn knock(&self, door: Door, passage: &mut Passage) -> bool {
-        let decision = match self.client.post(door.name(), &passage.body).await {
-            Ok(reply) if reply.status == 200 => passage.take(door, &reply.body),
-            Ok(reply) => {
-                let message = String::from_utf8_lossy(&reply.body).trim().to_owned();
-                Decision::failed(door, Failure { code: Some(reply.status), message })
-            }
-            Err(error) => {
-                Decision::failed(door, Failure { code: None, message: sallyport_policy::explain(&error) })
-            }
-        };
-        let goes_on = match &decision.verdict {
-            Verdict::Allowed => true,
-            Verdict::Denied(_) => false,
-            Verdict::Failed(_) => door.tolerates_failure(),
-        };
-        passage.outcome.decisions.push(decision);
-        goes_on
-    }
-}
-
-impl Decision {
-    fn failed(door: Door, failure: Failure) -> Self {
-        Self {
-            door,
-            verdict: Verdict::Failed(failure),
-            warnings: Vec::new(),
-            audit_annotations: BTreeMap::new(),
-            patch: Vec::new(),
-        }
-    }
-}
-
-/// A review on its way.
-struct Passage {
-    body: Bytes,
-    parsed: Option<Value>,
-    outcome: Outcome,
-    /// How often the object was changed.
-    changes: usize,
-}
-
-impl Passage {
-    /// Takes an answer with its patch.
-    fn take(&mut self, door: Door, answer: &[u8]) -> Decision {
-        match self.decision(door, answer) {
-            Ok(decision) => decision,
-            Err(error) => {
-                let message = format!("the answer cannot be used: {error:#}");
-                Decision::failed(door, Failure { code: None, message })
-            }
-        }
-    }
-
-    fn decision(&mut self, door: Door, answer: &[u8]) -> anyhow::Result<Decision> {
-        let answer: Answer = serde_json::from_slice(answer).context("it is no AdmissionReview")?;
-        let response = answer.response.context("it has no response")?;
-        let mut patch = Vec::new();
-        if response.allowed
-            && let Some(encoded) = &response.patch
-        {
-            let text = STANDARD.decode(encoded).context("its patch is not base64")?;
-            patch = serde_json::from_slice(&text).context("its patch is no list")?;
-            if !patch.is_empty() {
-                self.apply(&text)?;
-            }
-        }
-        Ok(Decision {
-            door,
-            verdict: if response.allowed {
-                Verdict::Allowed
-            } else {
-                Verdict::Denied(response.status.unwrap_or_default())
-            },
-            warnings: response.warnings.unwrap_or_default(),
-            audit_annotations: response.audit_annotations.unwrap_or_default(),
-            patch,
-        })
-    }
-
-    fn apply(&mut self, patch: &[u8]) -> anyhow::Result<()> {
-        let patch: json_patch::Patch = serde_json::from_slice(patch).context("its patch is no JSON Patch")?;
-        let mut review = match self.parsed.take() {
-            Some(review) => review,
-            None => serde_json::from_slice(&self.body).context("the review cannot be read again")?,
-        };
-        let object = review.pointer_mut("/request/object").context("there is no object to patch")?;
-        json_patch::patch(object, &patch).context("its patch does not apply")?;
-        self.outcome.object = Some(object.clone());
-        self.body = Bytes::from(serde_json::to_vec(&review)?);
-        self.parsed = Some(review);
-        self.changes += 1;
-        Ok(())
-    }
 }

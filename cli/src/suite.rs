@@ -1,6 +1,12 @@
 //! The suite in this process: front, mutator and validator on loopback, with TLS and gRPC between them as
 //! anywhere else.
 
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
 use anyhow::{Context as _, bail};
 use clap::Parser as _;
 use sallyport_backend::{AuthorizerKind, Backend, Config};
@@ -16,11 +22,6 @@ use sallyport_pki::{Algorithm, Bundle, Renewal, files};
 use sallyport_policy::{MutationSet, ValidationSet};
 use sallyport_telemetry::{Admin, Readiness};
 use sallyport_webhook::Front;
-use std::collections::BTreeMap;
-use std::ffi::OsString;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::path::{Path, PathBuf};
-use std::time::{Duration, SystemTime};
 use tempfile::TempDir;
 use tokio::task::{JoinError, JoinSet};
 
@@ -82,13 +83,13 @@ pub(crate) struct Suite {
 impl Suite {
     /// Starts it and waits until it answers.
     pub(crate) async fn start(options: SuiteOptions) -> anyhow::Result<Self> {
-        let state_dir = StateDir::make(options.state_dir.as_deref())?;
+        let state_dir = StateDir::create(options.state_dir.as_deref())?;
         let tls = state_dir.path().join("tls");
         let names = Names::with_prefix(NAME, NAME, DEFAULT_CLUSTER_DOMAIN)?;
-        let (extras, listen) = reach(&options.host);
-        let certificates = certificates(&names, &extras).context("--host cannot be used")?;
+        let (extras, listen) = resolve_host(&options.host);
+        let certificates = plan_certificates(&names, &extras).context("--host cannot be used")?;
         let metrics = Metrics::register(Admin::new("cert-rotator").registry())?;
-        let (store, events) = (store(&tls), Events::none());
+        let (store, events) = (open_store(&tls), Events::none());
         let issuance = Issuance {
             store: &store,
             offers: None,
@@ -150,7 +151,7 @@ impl Suite {
         let port = suite.url.parse::<SocketAddr>().map(|address| address.port())?;
         let host = if options.host.contains(':') { format!("[{}]", options.host) } else { options.host };
         suite.url = format!("https://{host}:{port}");
-        suite.ready(&readiness).await?;
+        suite.wait_until_ready(&readiness).await?;
         Ok(suite)
     }
 
@@ -181,7 +182,7 @@ impl Suite {
         Ok(())
     }
 
-    async fn ready(&mut self, readiness: &Readiness) -> anyhow::Result<()> {
+    async fn wait_until_ready(&mut self, readiness: &Readiness) -> anyhow::Result<()> {
         let ready = async {
             while !readiness.ready() {
                 tokio::time::sleep(Duration::from_millis(5)).await;
@@ -189,7 +190,7 @@ impl Suite {
         };
         tokio::select! {
             () = ready => Ok(()),
-            error = self.ended() => Err(error),
+            error = self.wait_for_end() => Err(error),
             () = tokio::time::sleep(START) => {
                 bail!("the webhook does not get ready: {}", readiness.missing().join(", "))
             }
@@ -197,7 +198,7 @@ impl Suite {
     }
 
     /// Waits until a service ends by itself, which none should.
-    pub(crate) async fn ended(&mut self) -> anyhow::Error {
+    pub(crate) async fn wait_for_end(&mut self) -> anyhow::Error {
         let explain = |ended: Result<anyhow::Result<()>, JoinError>| match ended {
             Ok(Ok(())) => anyhow::anyhow!("a service has ended"),
             Ok(Err(error)) => error,
@@ -237,7 +238,7 @@ impl Suite {
 
     /// What a rotator needs to keep the suite's certificates good: where they are, and what they are to be.
     pub(crate) fn certificates(&self) -> (Store, Policy) {
-        (store(&self.state_dir().join("tls")), self.certificates.clone())
+        (open_store(&self.state_dir().join("tls")), self.certificates.clone())
     }
 
     /// Ends the services, front first, giving reviews under way some seconds.
@@ -257,7 +258,7 @@ impl Suite {
 }
 
 impl StateDir {
-    fn make(path: Option<&Path>) -> anyhow::Result<Self> {
+    fn create(path: Option<&Path>) -> anyhow::Result<Self> {
         let Some(path) = path else {
             let directory =
                 TempDir::with_prefix("sallyport-").context("failed to make a temporary directory")?;
@@ -281,13 +282,13 @@ fn loopback(port: u16) -> SocketAddr {
     SocketAddr::from((Ipv4Addr::LOCALHOST, port))
 }
 
-fn store(tls: &Path) -> Store {
+fn open_store(tls: &Path) -> Store {
     Store::Directory(DirectoryStore::new(tls.to_owned()))
 }
 
 /// What the certificates carry and where the front listens, to be reached under `host`: on loopback only, unless
 /// the host is elsewhere.
-fn reach(host: &str) -> (Extras, IpAddr) {
+fn resolve_host(host: &str) -> (Extras, IpAddr) {
     let mut extras = Extras::loopback();
     match host.parse::<IpAddr>() {
         Ok(address) if address.is_loopback() => (extras, address),
@@ -303,7 +304,7 @@ fn reach(host: &str) -> (Extras, IpAddr) {
     }
 }
 
-fn certificates(names: &Names, extras: &Extras) -> anyhow::Result<Policy> {
+fn plan_certificates(names: &Names, extras: &Extras) -> anyhow::Result<Policy> {
     let leaf = |member| names.leaf(member, extras).map(|leaf| (member, leaf));
     Ok(Policy {
         wanted: Wanted {
@@ -318,7 +319,7 @@ fn certificates(names: &Names, extras: &Extras) -> anyhow::Result<Policy> {
 
 #[cfg(test)]
 mod tests {
-    use super::reach;
+    use super::resolve_host;
 
     #[test]
     fn only_a_host_elsewhere_opens_the_front_to_the_network() {
@@ -329,7 +330,7 @@ mod tests {
             ("192.0.2.1", "0.0.0.0", None, Some("192.0.2.1")),
             ("host.example", "0.0.0.0", Some("host.example"), None),
         ] {
-            let (extras, listens) = reach(host);
+            let (extras, listens) = resolve_host(host);
             assert_eq!(listens.to_string(), listen, "{host}");
             assert_eq!(extras.dns_names.get(1).map(String::as_str), name, "{host}");
             assert_eq!(extras.addresses.get(2).map(ToString::to_string).as_deref(), address, "{host}");

@@ -6,28 +6,30 @@
 mod discovery;
 mod judgement;
 mod junit;
+mod outcome;
 mod passage;
 mod preparation;
 mod progress;
 mod report;
 mod specification;
 
-use self::judgement::{Mismatch, Objects};
+use std::io::Write as _;
+use std::path::PathBuf;
+use std::time::Instant;
+
+use anyhow::ensure;
+use clap::builder::NonEmptyStringValueParser;
+use sallyport_error_chain::format_chain;
+use serde_json::{Value, json};
+
+use self::judgement::Mismatch;
+use self::outcome::{CaseOutcome, SuiteOutcome, SuiteResult, Tally};
 use self::preparation::Prepared;
 use self::progress::Progress;
 use self::report::{Format, Report};
+use crate::output::exit_status::ExitStatus;
+use crate::output::terminal;
 use crate::policies::Policies;
-use crate::terminal;
-use anyhow::ensure;
-use clap::builder::NonEmptyStringValueParser;
-use serde_json::{Value, json};
-use std::io::Write as _;
-use std::path::{Path, PathBuf};
-use std::process::ExitCode;
-use std::time::{Duration, Instant};
-
-/// A usage that cannot be followed, or a suite that cannot be read.
-const UNUSABLE: u8 = 2;
 
 const EXAMPLES: &str = "\
 A suite is a file suite.yaml. It tests the policies in the files beside it, unless it names others:
@@ -111,57 +113,19 @@ pub(crate) struct TestArgs {
     junit: Option<PathBuf>,
 }
 
-/// What came of a suite.
-#[derive(Debug)]
-pub(crate) struct SuiteOutcome {
-    pub(crate) path: String,
-    pub(crate) result: SuiteResult,
-}
-
-#[derive(Debug)]
-pub(crate) enum SuiteResult {
-    /// It cannot be run as it is written.
-    Unreadable(String),
-    /// Its policies cannot be used.
-    Policies(Vec<String>),
-    Cases(Vec<CaseOutcome>),
-}
-
-/// What came of a case.
-#[derive(Debug)]
-pub(crate) struct CaseOutcome {
-    pub(crate) name: String,
-    /// Where it is in the suite.
-    pub(crate) line: u64,
-    pub(crate) mismatches: Vec<Mismatch>,
-    pub(crate) duration: Duration,
-}
-
-/// Counts of a run.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Tally {
-    pub(crate) suites: usize,
-    pub(crate) passed: usize,
-    pub(crate) failed: usize,
-    /// Suites whose policies cannot be used.
-    pub(crate) broken: usize,
-    /// Suites that cannot be read.
-    pub(crate) unreadable: usize,
-}
-
-pub(crate) fn run(args: &TestArgs) -> anyhow::Result<ExitCode> {
+pub(crate) fn run(args: &TestArgs) -> anyhow::Result<ExitStatus> {
     match args.run() {
         Err(error) if !terminal::is_closed(&error) => {
-            terminal::complain(&error);
-            Ok(ExitCode::from(UNUSABLE))
+            terminal::print_error(&error);
+            Ok(ExitStatus::Usage)
         }
         outcome => outcome,
     }
 }
 
 impl TestArgs {
-    fn run(&self) -> anyhow::Result<ExitCode> {
-        let paths = discovery::suites(&self.paths).map_err(anyhow::Error::msg)?;
+    fn run(&self) -> anyhow::Result<ExitStatus> {
+        let paths = discovery::find_suites(&self.paths)?;
         let report = Report::new(self.output, self.verbose);
         let mut outcomes = Vec::new();
         let mut tally = Tally::default();
@@ -181,19 +145,19 @@ impl TestArgs {
                     }
                     continue;
                 }
-                Ok(Some(suite)) => evaluate(suite, &mut progress),
-                Err(error) => SuiteResult::Unreadable(format!("{error:#}")),
+                Ok(Some(suite)) => evaluate_suite(suite, &mut progress),
+                Err(error) => SuiteResult::Unreadable(format_chain(error.as_ref())),
             };
             selected += 1;
-            tally.add(&result);
+            tally.count(&result);
             let outcome = SuiteOutcome { path: name, result };
             progress.clear();
             if self.list
                 && let SuiteResult::Unreadable(problem) = &outcome.result
             {
-                terminal::complain(&anyhow::anyhow!("{}: {problem}", outcome.path));
+                terminal::print_error(&anyhow::anyhow!("{}: {problem}", outcome.path));
             } else {
-                report.suite(&outcome)?;
+                report.add(&outcome)?;
             }
             outcomes.push(outcome);
         }
@@ -204,10 +168,10 @@ impl TestArgs {
         if !self.list {
             report.finish(&outcomes, tally)?;
             if let Some(file) = &self.junit {
-                junit::write(file, &outcomes)?;
+                junit::write_report(file, &outcomes)?;
             }
         }
-        Ok(tally.status())
+        Ok(tally.exit_status())
     }
 
     fn selects(&self, suite: &str, case: &str) -> bool {
@@ -215,33 +179,8 @@ impl TestArgs {
     }
 }
 
-impl Tally {
-    fn add(&mut self, result: &SuiteResult) {
-        self.suites += 1;
-        match result {
-            SuiteResult::Unreadable(_) => self.unreadable += 1,
-            SuiteResult::Policies(_) => self.broken += 1,
-            SuiteResult::Cases(cases) => {
-                let failed = cases.iter().filter(|case| !case.mismatches.is_empty()).count();
-                self.failed += failed;
-                self.passed += cases.len() - failed;
-            }
-        }
-    }
-
-    fn status(self) -> ExitCode {
-        if self.unreadable > 0 {
-            ExitCode::from(UNUSABLE)
-        } else if self.failed > 0 || self.broken > 0 {
-            ExitCode::FAILURE
-        } else {
-            ExitCode::SUCCESS
-        }
-    }
-}
-
 /// Runs the cases of a suite.
-fn evaluate(suite: preparation::Suite, progress: &mut Progress) -> SuiteResult {
+fn evaluate_suite(suite: preparation::Suite, progress: &mut Progress) -> SuiteResult {
     let policies = Policies::compile(suite.policies, None);
     let problems = policies.problems();
     if !problems.is_empty() {
@@ -252,8 +191,8 @@ fn evaluate(suite: preparation::Suite, progress: &mut Progress) -> SuiteResult {
         progress.tick();
         let began = Instant::now();
         let own = case.policies.clone().map(|snapshot| Policies::compile(snapshot, Some(&policies)));
-        let mismatches = judged(&case, own.as_ref(), &policies).unwrap_or_else(|error| {
-            let got = json!(format!("{error:#}"));
+        let mismatches = judge_case(&case, own.as_ref(), &policies).unwrap_or_else(|error| {
+            let got = json!(format_chain(error.as_ref()));
             vec![Mismatch { field: "error".to_owned(), expected: Value::Null, got, note: None }]
         });
         let duration = began.elapsed();
@@ -263,7 +202,7 @@ fn evaluate(suite: preparation::Suite, progress: &mut Progress) -> SuiteResult {
 }
 
 /// What is not as a case expects, with the policies of its own objects where it has any.
-fn judged(case: &Prepared, own: Option<&Policies>, policies: &Policies) -> anyhow::Result<Vec<Mismatch>> {
+fn judge_case(case: &Prepared, own: Option<&Policies>, policies: &Policies) -> anyhow::Result<Vec<Mismatch>> {
     if let Some(own) = own {
         let problems = own.problems();
         ensure!(problems.is_empty(), "the objects of the case: {}", problems.join("\n"));
@@ -275,12 +214,4 @@ fn judged(case: &Prepared, own: Option<&Policies>, policies: &Policies) -> anyho
         _ => None,
     };
     Ok(judgement::judge(&case.expect, &case.objects, &observation, again.as_ref()))
-}
-
-/// The directory of a suite.
-fn folder(suite: &Path) -> PathBuf {
-    match suite.parent() {
-        Some(parent) if !parent.as_os_str().is_empty() => parent.to_owned(),
-        _ => PathBuf::from("."),
-    }
 }

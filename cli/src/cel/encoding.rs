@@ -98,10 +98,11 @@ fn number(double: f64) -> Json {
 
 #[cfg(test)]
 mod tests {
-    use super::encode;
     use sallyport_cel::{Activation, EvalError, Limits, Program, Scope, Value};
     use sallyport_document::Document;
     use serde_json::{Value as Json, json};
+
+    use super::encode;
 
     fn written(source: &str, object: &Json) -> Result<(String, Json), EvalError> {
         let scope = Scope::new(&["object"]);

@@ -2,7 +2,9 @@
 //!
 //! Programs are kept, since those who ask often ask the same of many objects. What is kept is bounded.
 
-use super::encoding;
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
 use sallyport_admission::UserInfo;
 use sallyport_cel::{
     Activation, AuthorizerTable, Budget, CompileError, EvalError, Limits, Program, Resource, Scope, Type,
@@ -11,8 +13,8 @@ use sallyport_cel::{
 use sallyport_document::Document;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value as Json;
-use std::collections::{HashMap, HashSet};
-use std::sync::Arc;
+
+use super::encoding;
 
 /// What every expression may use.
 const VARIABLES: [&str; 4] = ["object", "oldObject", "request", "namespaceObject"];
@@ -323,9 +325,10 @@ fn is_identifier(name: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::{Definition, Evaluator, Kind, MAX_KEPT, Returns, Source, Vars};
     use sallyport_cel::AuthorizerTable;
     use serde_json::{Value as Json, json};
+
+    use super::{Definition, Evaluator, Kind, MAX_KEPT, Returns, Source, Vars};
 
     fn source(expression: &str) -> Source {
         Source {

@@ -1,12 +1,12 @@
 //! The place of an error in an expression, shown.
 
-use crate::terminal::plain;
+use crate::output::terminal::plain;
 
 /// Most of a line that is shown, in characters.
 const WIDTH: usize = 100;
 
 /// The line of `source` with a caret below the column; both count from 1.
-pub(crate) fn excerpt(source: &str, line: usize, column: usize) -> String {
+pub(crate) fn quote_line(source: &str, line: usize, column: usize) -> String {
     let text = source.split('\n').nth(line.saturating_sub(1)).unwrap_or_default().trim_end_matches('\r');
     let before = column.saturating_sub(1);
     let start = if before < WIDTH { 0 } else { before - WIDTH / 2 };
@@ -20,7 +20,7 @@ pub(crate) fn excerpt(source: &str, line: usize, column: usize) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::excerpt;
+    use super::quote_line;
 
     #[test]
     fn the_caret_stands_below_the_column() {
@@ -33,14 +33,14 @@ mod tests {
             ("", 1, 1, "  \n  ^"),
             ("a", 7, 0, "  \n  ^"),
         ] {
-            assert_eq!(excerpt(source, line, column), shown, "{source:?}");
+            assert_eq!(quote_line(source, line, column), shown, "{source:?}");
         }
     }
 
     #[test]
     fn of_a_long_line_the_part_around_the_column_is_shown() {
         let source = format!("{}!{}", "x".repeat(4000), "y".repeat(4000));
-        let shown = excerpt(&source, 1, 4001);
+        let shown = quote_line(&source, 1, 4001);
         let (text, caret) = shown.split_once('\n').unwrap();
         assert_eq!(text.find('!'), caret.find('^'));
         assert_eq!(text.len(), 102);

@@ -3,11 +3,13 @@
 //! A line costs at most its own answer: whatever is wrong with it is said on its line, and the next one is
 //! answered.
 
-use super::evaluation::{Answer, Definition, Evaluator, Failure, Kind, Returns, Source, Vars};
-use crate::json_lines::{self, Line};
+use std::io::{self, BufReader, BufWriter, Read, Write};
+
 use serde::{Deserialize, Serialize};
 use serde_json::Value as Json;
-use std::io::{self, BufReader, BufWriter, Read, Write};
+
+use super::evaluation::{Answer, Definition, Evaluator, Failure, Kind, Returns, Source, Vars};
+use crate::input::lines::{Line, read_line};
 
 /// Longest line, in bytes.
 const MAX_LINE: u64 = 8 << 20;
@@ -73,7 +75,7 @@ impl Reply {
 }
 
 /// Answers lines until the input ends. Gives whether all of them could be read.
-pub(crate) fn answer(input: impl Read, output: impl Write) -> io::Result<bool> {
+pub(crate) fn answer_lines(input: impl Read, output: impl Write) -> io::Result<bool> {
     let mut input = BufReader::with_capacity(BUFFER, input);
     let mut output = BufWriter::with_capacity(BUFFER, output);
     let mut evaluator = Evaluator::default();
@@ -83,10 +85,10 @@ pub(crate) fn answer(input: impl Read, output: impl Write) -> io::Result<bool> {
         if !input.buffer().trim_ascii_start().contains(&b'\n') {
             output.flush()?;
         }
-        let Some(line) = json_lines::next(&mut input, MAX_LINE)? else { break };
+        let Some(line) = read_line(&mut input, MAX_LINE)? else { break };
         number += 1;
         let (reply, read) = match line {
-            Line::Text(text) => reply(&mut evaluator, number, &text),
+            Line::Text(text) => answer_line(&mut evaluator, number, &text),
             Line::TooLong => {
                 let failure = Failure::Question(format!("line {number} is longer than {MAX_LINE} bytes"));
                 (Reply::new(None, Err(failure)), false)
@@ -101,7 +103,7 @@ pub(crate) fn answer(input: impl Read, output: impl Write) -> io::Result<bool> {
 }
 
 /// The reply to one line, and whether the line was a question.
-fn reply(evaluator: &mut Evaluator, number: u64, text: &[u8]) -> (Reply, bool) {
+fn answer_line(evaluator: &mut Evaluator, number: u64, text: &[u8]) -> (Reply, bool) {
     let text = text.trim_ascii();
     let Question { id, expr, mode, vars, variables, returns } = match serde_json::from_slice(text) {
         Ok(question) => question,
@@ -127,12 +129,13 @@ fn reply(evaluator: &mut Evaluator, number: u64, text: &[u8]) -> (Reply, bool) {
 
 #[cfg(test)]
 mod tests {
-    use super::{MAX_LINE, answer};
     use serde_json::{Value as Json, json};
+
+    use super::{MAX_LINE, answer_lines};
 
     fn answers(input: &[u8]) -> (Vec<Json>, bool) {
         let mut output = Vec::new();
-        let all_read = answer(input, &mut output).unwrap();
+        let all_read = answer_lines(input, &mut output).unwrap();
         let output = String::from_utf8(output).unwrap();
         (output.lines().map(|line| serde_json::from_str(line).unwrap()).collect(), all_read)
     }

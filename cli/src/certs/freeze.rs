@@ -1,12 +1,13 @@
 //! `sallyport certs freeze` and `unfreeze`: holds rotations and renewals, and lets them go.
 
-use crate::cluster::{Access, Cluster};
-use crate::installation::{Installation, InstallationArgs};
-use crate::inventory::{FREEZE, annotations};
-use crate::terminal;
 use anyhow::{Context as _, ensure};
 use serde_json::{Value, json};
-use std::process::ExitCode;
+
+use crate::cluster::installation::{Installation, InstallationArgs};
+use crate::cluster::inventory::{FREEZE, annotations};
+use crate::cluster::{Access, Cluster};
+use crate::output::exit_status::ExitStatus;
+use crate::output::terminal;
 
 /// The longest reason, in bytes.
 const MAX_REASON: usize = 1024;
@@ -50,7 +51,7 @@ pub(super) struct UnfreezeArgs {
     access: Access,
 }
 
-pub(super) async fn freeze(args: &FreezeArgs) -> anyhow::Result<ExitCode> {
+pub(super) async fn freeze(args: &FreezeArgs) -> anyhow::Result<ExitStatus> {
     let reason = args.reason.trim();
     ensure!(!reason.is_empty(), "--reason must not be empty");
     ensure!(reason.len() <= MAX_REASON, "--reason has more than {MAX_REASON} bytes");
@@ -58,24 +59,27 @@ pub(super) async fn freeze(args: &FreezeArgs) -> anyhow::Result<ExitCode> {
     let installation = args.installation.installation()?;
     let cluster = Cluster::connect(&args.access).await?;
     annotate(&cluster, &installation, &json!({FREEZE: reason})).await?;
-    terminal::say("rotations and renewals are held; sallyport certs unfreeze lets them go on");
-    Ok(ExitCode::SUCCESS)
+    terminal::print_note("rotations and renewals are held; sallyport certs unfreeze lets them go on");
+    Ok(ExitStatus::Success)
 }
 
-pub(super) async fn unfreeze(args: &UnfreezeArgs) -> anyhow::Result<ExitCode> {
+pub(super) async fn unfreeze(args: &UnfreezeArgs) -> anyhow::Result<ExitStatus> {
     let installation = args.installation.installation()?;
     let cluster = Cluster::connect(&args.access).await?;
-    let path = installation.path("/api/v1", "secrets", &installation.authority_secret());
-    let before = cluster.metadata(&path).await.context("failed to read the authority's Secret")?;
+    let secrets = installation.collection("/api/v1", "secrets");
+    let before = cluster
+        .get_metadata(&secrets, &installation.authority_secret())
+        .await
+        .context("failed to read the authority's Secret")?;
     let metadata = before.as_ref().and_then(|before| before.get("metadata")).cloned().unwrap_or_default();
     let was_frozen = annotations(&metadata).contains_key(FREEZE);
     if before.is_some() && !was_frozen {
-        terminal::say("nothing was held");
-        return Ok(ExitCode::SUCCESS);
+        terminal::print_note("nothing was held");
+        return Ok(ExitStatus::Success);
     }
     annotate(&cluster, &installation, &json!({FREEZE: Value::Null})).await?;
-    terminal::say("rotations and renewals go on");
-    Ok(ExitCode::SUCCESS)
+    terminal::print_note("rotations and renewals go on");
+    Ok(ExitStatus::Success)
 }
 
 /// Annotates the authority's Secret. Returns its metadata.
@@ -85,8 +89,8 @@ pub(super) async fn annotate(
     annotations: &Value,
 ) -> anyhow::Result<Value> {
     let name = installation.authority_secret();
-    let path = installation.path("/api/v1", "secrets", &name);
-    let written = cluster.annotate(&path, annotations).await;
+    let secrets = installation.collection("/api/v1", "secrets");
+    let written = cluster.annotate(&secrets, &name, annotations).await;
     let written = written.with_context(|| format!("failed to annotate the Secret {name}"))?;
     let written = written.with_context(|| {
         let namespace = &installation.namespace;

@@ -1,19 +1,21 @@
 //! `sallyport certs rotate`: asks for another authority, and shows how the suite gets there.
 
-use super::freeze::annotate;
-use super::life;
-use crate::clock;
-use crate::cluster::{Access, Cluster};
-use crate::installation::{Installation, InstallationArgs};
-use crate::inventory::{FREEZE, Holding, Inventory, ROTATE, ROTATED, annotations, key_id};
-use crate::leadership::Leadership;
-use crate::terminal::{self, GOOD, NOTICE, STRONG, plain};
+use std::time::{Duration, SystemTime};
+
 use anyhow::Context as _;
 use sallyport_pki::{Certificate, check};
 use serde_json::json;
-use std::process::ExitCode;
-use std::time::{Duration, SystemTime};
 use tokio::time::Instant;
+
+use super::freeze::annotate;
+use super::lifetime::parse_lifetime;
+use crate::cluster::clock;
+use crate::cluster::installation::{Installation, InstallationArgs};
+use crate::cluster::inventory::{FREEZE, Holding, Inventory, ROTATE, ROTATED, annotations, key_id};
+use crate::cluster::{Access, Cluster};
+use crate::leadership::Leadership;
+use crate::output::exit_status::ExitStatus;
+use crate::output::terminal::{self, GOOD, NOTICE, STRONG, plain};
 
 /// How often it is looked how far the rotation is.
 const LOOK: Duration = Duration::from_secs(1);
@@ -46,7 +48,7 @@ pub(super) struct RotateArgs {
     access: Access,
 
     /// Show how it goes until it is done, at most so long: a number with s, m, h or d.
-    #[arg(long, env = "SALLYPORT_WAIT", value_name = "TIME", value_parser = life)]
+    #[arg(long, env = "SALLYPORT_WAIT", value_name = "TIME", value_parser = parse_lifetime)]
     wait: Option<Duration>,
 }
 
@@ -85,7 +87,7 @@ impl Progress {
         if is_answered && is_alone && follow { Self::Done(key) } else { Self::Switched(key) }
     }
 
-    fn says(&self) -> String {
+    fn describe(&self) -> String {
         match self {
             Self::Asked => "asked; the cert-rotator has not begun".to_owned(),
             Self::Published(key) => {
@@ -101,7 +103,7 @@ impl Progress {
     }
 }
 
-pub(super) async fn run(args: &RotateArgs) -> anyhow::Result<ExitCode> {
+pub(super) async fn run(args: &RotateArgs) -> anyhow::Result<ExitStatus> {
     let installation = args.installation.installation()?;
     let cluster = Cluster::connect(&args.access).await?;
     let former = match args.wait {
@@ -112,26 +114,33 @@ pub(super) async fn run(args: &RotateArgs) -> anyhow::Result<ExitCode> {
         }
         None => None,
     };
-    let request = request(SystemTime::now());
+    let request = make_request(SystemTime::now());
     let metadata = annotate(&cluster, &installation, &json!({ROTATE: request})).await?;
-    terminal::say(&format!("{STRONG}asked for another authority{STRONG:#}: {request}"));
+    terminal::print_note(&format!("{STRONG}asked for another authority{STRONG:#}: {request}"));
     if let Some(reason) = annotations(&metadata).get(FREEZE) {
         let reason = plain(reason);
-        terminal::say(&format!(
+        terminal::print_note(&format!(
             "{NOTICE}rotations are held{NOTICE:#} ({reason}): it begins after sallyport certs unfreeze"
         ));
     }
     if let Some(limit) = args.wait {
         return follow(&cluster, &installation, &request, former.as_ref(), limit).await;
     }
-    terminal::say("sallyport certs status shows how far it is");
-    Ok(ExitCode::SUCCESS)
+    terminal::print_note("sallyport certs status shows how far it is");
+    Ok(ExitStatus::Success)
 }
 
 /// A value that was never there before.
-fn request(now: SystemTime) -> String {
+fn make_request(now: SystemTime) -> String {
     let suffix: String = std::iter::repeat_with(fastrand::alphanumeric).take(6).collect();
-    format!("{}-{}", clock::format(now), suffix.to_ascii_lowercase())
+    format!("{}-{}", clock::format_instant(now), suffix.to_ascii_lowercase())
+}
+
+/// What was told last.
+#[derive(Debug, Default)]
+struct Said {
+    progress: Option<Progress>,
+    waiting: String,
 }
 
 async fn follow(
@@ -140,9 +149,9 @@ async fn follow(
     request: &str,
     former: Option<&Certificate>,
     limit: Duration,
-) -> anyhow::Result<ExitCode> {
+) -> anyhow::Result<ExitStatus> {
     let begun = Instant::now();
-    let mut said = (None, String::new());
+    let mut said = Said::default();
     let mut failures = 0;
     loop {
         let (inventory, leadership) =
@@ -155,30 +164,30 @@ async fn follow(
         } else {
             failures = 0;
             let progress = Progress::of(&inventory, request, former);
-            if said.0.as_ref() != Some(&progress) {
-                terminal::say(&progress.says());
+            if said.progress.as_ref() != Some(&progress) {
+                terminal::print_note(&progress.describe());
                 if matches!(progress, Progress::Done(_)) {
-                    let took = clock::span(begun.elapsed());
-                    terminal::say(&format!("{GOOD}rotated{GOOD:#} in {took}"));
-                    return Ok(ExitCode::SUCCESS);
+                    let took = clock::format_span(begun.elapsed());
+                    terminal::print_note(&format!("{GOOD}rotated{GOOD:#} in {took}"));
+                    return Ok(ExitStatus::Success);
                 }
-                said.0 = Some(progress);
+                said.progress = Some(progress);
             }
             let awaited = leadership.ok().flatten();
             let awaited = awaited.as_ref().and_then(|leadership| leadership.holds("Rotating"));
             let awaited = awaited.map(|condition| condition.message.clone()).unwrap_or_default();
-            if awaited != said.1 && !awaited.is_empty() {
-                terminal::say(&format!("  waiting: {}", plain(&awaited)));
+            if awaited != said.waiting && !awaited.is_empty() {
+                terminal::print_note(&format!("  waiting: {}", plain(&awaited)));
             }
-            said.1 = awaited;
+            said.waiting = awaited;
         }
         let left = limit.saturating_sub(begun.elapsed());
         if left.is_zero() {
-            let limit = clock::span(limit);
-            terminal::say(&format!(
+            let limit = clock::format_span(limit);
+            terminal::print_note(&format!(
                 "{NOTICE}not done within {limit}{NOTICE:#}; it goes on by itself, see sallyport certs status"
             ));
-            return Ok(ExitCode::from(crate::UNSOUND));
+            return Ok(ExitStatus::Negative);
         }
         tokio::time::sleep(LOOK.min(left)).await;
     }
@@ -186,11 +195,12 @@ async fn follow(
 
 #[cfg(test)]
 mod tests {
-    use super::*;
-    use crate::inventory::fixtures::{authority, bundle, leaf, secret};
     use sallyport_pki::names::Member;
     use sallyport_pki::{Authority, Bundle};
     use serde_json::Value;
+
+    use super::*;
+    use crate::cluster::inventory::fixtures::{authority, bundle, leaf, secret};
 
     fn inventory(ca: &Value, issuer: &Authority, trust: &Bundle) -> Inventory {
         let now = SystemTime::now();
@@ -237,8 +247,9 @@ mod tests {
     #[test]
     fn every_request_is_new() {
         let now = SystemTime::now();
-        assert_ne!(request(now), request(now));
-        let (time, suffix) = request(now).rsplit_once('-').map(|(a, b)| (a.to_owned(), b.len())).unwrap();
+        assert_ne!(make_request(now), make_request(now));
+        let (time, suffix) =
+            make_request(now).rsplit_once('-').map(|(a, b)| (a.to_owned(), b.len())).unwrap();
         assert!(clock::parse(&time).is_some() && suffix == 6, "{time}");
     }
 }

@@ -1,25 +1,25 @@
 //! `sallyport certs status`: the certificates of a release, and who serves them.
 
-use crate::clock;
-use crate::cluster::{Access, Cluster, Read, Unread};
-use crate::installation::{Installation, InstallationArgs};
-use crate::inventory::{Entry, FREEZE, Holding, Inventory, ROTATE, Standing, is_overdue, key_id};
-use crate::leadership::{Condition, Leadership};
-use crate::serving::{self, Loaded, Process};
-use crate::terminal::{BAD, GOOD, NOTICE, QUIET, STRONG, plain};
-use anstyle::Style;
-use anyhow::bail;
-use clap::ValueEnum;
-use serde_json::{Value, json};
 use std::fmt::Write as _;
 use std::io::Write;
-use std::process::ExitCode;
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
-/// A rotation that waits longer than this is stuck: the kubelet takes two minutes at most.
-pub(crate) const STUCK: Duration = Duration::from_secs(15 * 60);
-/// A request that nobody answers for so long is not being answered.
-pub(crate) const UNANSWERED: Duration = Duration::from_secs(5 * 60);
+use anstyle::Style;
+use anyhow::bail;
+use serde_json::{Value, json};
+
+use crate::cluster::clock;
+use crate::cluster::installation::{Installation, InstallationArgs};
+use crate::cluster::inventory::{
+    Entry, FREEZE, Holding, Inventory, ROTATE, STUCK, Standing, UNANSWERED, is_overdue, key_id,
+};
+use crate::cluster::serving::{self, Loaded, Process};
+use crate::cluster::{Access, Cluster, Read, Unread};
+use crate::leadership::{Condition, Leadership};
+use crate::output::exit_status::ExitStatus;
+use crate::output::format::Format;
+use crate::output::terminal::{BAD, GOOD, NOTICE, QUIET, STRONG, plain};
+
 /// Characters of a serial number in the table.
 const SHORT_SERIAL: usize = 12;
 
@@ -52,15 +52,6 @@ pub(super) struct StatusArgs {
     output: Format,
 }
 
-/// How a look at a cluster is written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Format {
-    /// For people; in colour on a terminal, unless `NO_COLOR` is set
-    Text,
-    /// JSON
-    Json,
-}
-
 /// Everything that is known of a release's certificates at one time.
 struct Status {
     installation: Installation,
@@ -70,12 +61,12 @@ struct Status {
     leadership: Read<Option<Leadership>>,
 }
 
-pub(super) async fn run(args: &StatusArgs) -> anyhow::Result<ExitCode> {
+pub(super) async fn run(args: &StatusArgs) -> anyhow::Result<ExitStatus> {
     let installation = args.installation.installation()?;
     let cluster = Cluster::connect(&args.access).await?;
     let processes = async {
-        let pods = serving::pods(&cluster, &installation).await?;
-        Ok(serving::processes(&cluster, &installation, &pods).await)
+        let pods = serving::list_pods(&cluster, &installation).await?;
+        Ok(serving::ask_processes(&cluster, &installation, &pods).await)
     };
     let (inventory, processes, leadership) = tokio::join!(
         Inventory::read(&cluster, &installation),
@@ -87,11 +78,11 @@ pub(super) async fn run(args: &StatusArgs) -> anyhow::Result<ExitCode> {
     match args.output {
         Format::Text => status.write(&mut anstream::stdout().lock())?,
         Format::Json => {
-            let text = serde_json::to_string_pretty(&status.machine())? + "\n";
+            let text = serde_json::to_string_pretty(&status.to_json())? + "\n";
             std::io::stdout().write_all(text.as_bytes())?;
         }
     }
-    Ok(if status.faults().is_empty() { ExitCode::SUCCESS } else { ExitCode::from(crate::UNSOUND) })
+    Ok(if status.faults().is_empty() { ExitStatus::Success } else { ExitStatus::Negative })
 }
 
 impl Status {
@@ -150,7 +141,7 @@ impl Status {
             let loaded = process.loaded(&self.inventory);
             if matches!(loaded, Loaded::OtherCertificate | Loaded::OtherBundle)
                 && !self.is_moving()
-                && let Some(says) = process.says(&self.inventory)
+                && let Some(says) = process.describe(&self.inventory)
             {
                 faults.push(format!("pod {}: {says}", process.pod));
             }
@@ -158,7 +149,7 @@ impl Status {
         for condition in self.conditions() {
             let age = condition.age(self.now).unwrap_or_default();
             if condition.r#type == "Rotating" && condition.status == "True" && age > STUCK {
-                let age = clock::span(age);
+                let age = clock::format_span(age);
                 faults.push(format!("the rotation has waited for {age}: {}", condition.message));
             } else if condition.r#type == "Ready" && condition.status == "False" {
                 faults.push(format!("the cert-rotator is not ready: {}", condition.message));
@@ -197,7 +188,7 @@ impl Status {
             let style = if entry.fault.is_some() { BAD } else { Style::new() };
             let mut cells = self.cells(&entry);
             for process in self.served_by(&entry) {
-                let says = process.says(&self.inventory);
+                let says = process.describe(&self.inventory);
                 let (style, says) = match says {
                     Some(says) => (NOTICE, format!("{} {says}", process.pod)),
                     None => (style, process.pod.clone()),
@@ -230,7 +221,7 @@ impl Status {
     fn write_rest(&self, output: &mut impl Write) -> anyhow::Result<()> {
         for condition in self.conditions() {
             let Condition { r#type, status, reason, message, .. } = condition;
-            let age = condition.age(self.now).map(|age| format!(" for {}", clock::span(age)));
+            let age = condition.age(self.now).map(|age| format!(" for {}", clock::format_span(age)));
             let text = format!("{type} is {status}{}: {reason} {message}", age.unwrap_or_default());
             writeln!(output, "{}", plain(text.trim_end_matches([':', ' '])))?;
         }
@@ -239,8 +230,9 @@ impl Status {
                 writeln!(output, "{NOTICE}another authority is asked for{NOTICE:#}: {}", plain(request))?;
             }
             if let Some(reason) = authority.freeze() {
-                let since =
-                    authority.annotated_since(FREEZE).map(|at| format!(", since {}", clock::format(at)));
+                let since = authority
+                    .annotated_since(FREEZE)
+                    .map(|at| format!(", since {}", clock::format_instant(at)));
                 let since = since.unwrap_or_default();
                 writeln!(
                     output,
@@ -280,14 +272,14 @@ impl Status {
             entry.name.to_owned(),
             format!("{} {issuer}", key_id(issuer_key(entry))),
             serial.chars().take(SHORT_SERIAL).collect(),
-            format!("{} ({})", clock::format(end), clock::relative(end, self.now)),
+            format!("{} ({})", clock::format_instant(end), clock::format_relative(end, self.now)),
             trusted.to_owned(),
             String::new(),
         ]
     }
 
-    fn machine(&self) -> Value {
-        let certificates: Vec<Value> = self.entries().iter().map(|entry| self.machine_entry(entry)).collect();
+    fn to_json(&self) -> Value {
+        let certificates: Vec<Value> = self.entries().iter().map(|entry| self.entry_to_json(entry)).collect();
         let authority = self.inventory.authority();
         json!({
             "namespace": self.installation.namespace,
@@ -301,7 +293,7 @@ impl Status {
         })
     }
 
-    fn machine_entry(&self, entry: &Entry) -> Value {
+    fn entry_to_json(&self, entry: &Entry) -> Value {
         let served_by = self.served_by(entry).into_iter().map(|process| {
             let state = match process.loaded(&self.inventory) {
                 Loaded::Current => "current",
@@ -312,7 +304,7 @@ impl Status {
             };
             let serial = process.page.as_ref().ok().map(|page| &page.serial);
             json!({"pod": process.pod, "state": state, "serial": serial,
-                   "message": process.says(&self.inventory)})
+                   "message": process.describe(&self.inventory)})
         });
         let certificate = entry.certificate.as_ref();
         json!({
@@ -322,8 +314,8 @@ impl Status {
                 "standing": entry.issuer.map(Standing::words),
             })),
             "serial": certificate.map(sallyport_pki::Certificate::serial),
-            "notBefore": certificate.map(|certificate| clock::format(certificate.not_before())),
-            "notAfter": certificate.map(|certificate| clock::format(certificate.not_after())),
+            "notBefore": certificate.map(|certificate| clock::format_instant(certificate.not_before())),
+            "notAfter": certificate.map(|certificate| clock::format_instant(certificate.not_after())),
             "trusted": entry.trusted,
             "fault": entry.fault,
             "servedBy": served_by.collect::<Vec<_>>(),
@@ -339,10 +331,13 @@ fn issuer_key(entry: &Entry) -> Option<&[u8]> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
-    use crate::inventory::fixtures::{installation, sound, today};
-    use crate::serving::{Page, page_of};
+    use std::time::Duration;
+
     use sallyport_pki::names::Member;
+
+    use super::*;
+    use crate::cluster::inventory::fixtures::{installation, sound, today};
+    use crate::cluster::serving::{Page, page_of};
 
     fn status(age: Duration) -> Status {
         let (_, inventory) = sound(today());
@@ -367,7 +362,7 @@ mod tests {
     }
 
     fn rotating(status: &mut Status, since: Duration) {
-        let since = clock::format(status.now - since);
+        let since = clock::format_instant(status.now - since);
         let condition = Condition {
             r#type: "Rotating".into(),
             status: "True".into(),
@@ -396,7 +391,7 @@ mod tests {
             assert!(line.contains("in office") && line.contains("(in ") && line.contains("yes"), "{line}");
         }
         assert!(lines[5].starts_with("all is well"), "{text}");
-        let machine = status.machine();
+        let machine = status.to_json();
         assert_eq!(machine["certificates"][1]["servedBy"][0]["state"], "current");
         assert_eq!(machine["certificates"][0]["serial"].as_str().unwrap().len(), 32);
         assert!(!machine.to_string().contains("PRIVATE"), "R-09");

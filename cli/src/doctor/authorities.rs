@@ -1,13 +1,13 @@
 //! Certificates: as stored, as served, and on their way to others.
 
+use std::time::{Duration, SystemTime};
+
 use super::diagnosis::{Check, Verdict};
 use super::snapshot::Snapshot;
-use crate::certs::{STUCK, UNANSWERED};
-use crate::clock;
-use crate::inventory::{FREEZE, ROTATE, is_overdue};
+use crate::cluster::clock;
+use crate::cluster::inventory::{FREEZE, ROTATE, STUCK, UNANSWERED, is_overdue};
+use crate::cluster::serving::Loaded;
 use crate::leadership::Condition;
-use crate::serving::Loaded;
-use std::time::{Duration, SystemTime};
 
 /// A rotation that has waited so long will not go on by itself.
 const HOPELESS: Duration = Duration::from_secs(60 * 60);
@@ -57,13 +57,13 @@ pub(super) fn certificates(snapshot: &Snapshot) -> Check {
         count += 1;
         soonest = soonest.into_iter().chain([certificate.not_after()]).min();
         if is_overdue(&certificate, snapshot.now) {
-            let left = clock::relative(certificate.not_after(), snapshot.now);
+            let left = clock::format_relative(certificate.not_after(), snapshot.now);
             let problem = format!("it ends {left}: less than a quarter of its life is left");
             let advice = format!("it should have been renewed; {} says why not", snapshot.rotator_log());
             check.add(Verdict::Warning, object, problem, advice);
         }
     }
-    let soonest = soonest.map(|soonest| clock::relative(soonest, snapshot.now)).unwrap_or_default();
+    let soonest = soonest.map(|soonest| clock::format_relative(soonest, snapshot.now)).unwrap_or_default();
     check.summary = format!("{count} are good, the first ends {soonest}");
     check
 }
@@ -90,7 +90,7 @@ pub(super) fn served(snapshot: &Snapshot) -> Check {
                 continue;
             }
         }
-        let says = process.says(&snapshot.inventory).unwrap_or_default();
+        let says = process.describe(&snapshot.inventory).unwrap_or_default();
         match process.loaded(&snapshot.inventory) {
             Loaded::Current => current += 1,
             Loaded::Unknown => check.add(Verdict::NotChecked, pod, says, ""),
@@ -125,7 +125,7 @@ pub(super) fn rotation(snapshot: &Snapshot) -> Check {
     }
     if let Some((condition, age)) = rotating(snapshot) {
         let Condition { reason, message, .. } = condition;
-        let text = format!("{reason} for {}; waiting: {message}", clock::span(age));
+        let text = format!("{reason} for {}; waiting: {message}", clock::format_span(age));
         if age > STUCK {
             let verdict = if age > HOPELESS { Verdict::Failure } else { Verdict::Warning };
             let advice = "it never goes on by hope: delete the pod that is named if it hangs; see the runbook, \
@@ -148,7 +148,7 @@ pub(super) fn rotation(snapshot: &Snapshot) -> Check {
         let leadership = snapshot.leadership.as_ref().ok().and_then(Option::as_ref);
         let frozen = leadership.and_then(|leadership| leadership.holds("Frozen")?.age(snapshot.now));
         let age = age(FREEZE).into_iter().chain(frozen).max();
-        let since = age.map(|age| format!(" for {}", clock::span(age))).unwrap_or_default();
+        let since = age.map(|age| format!(" for {}", clock::format_span(age))).unwrap_or_default();
         let text = format!("rotations and renewals are held{since}: {reason}");
         let entries = snapshot.inventory.entries(&snapshot.installation, snapshot.now);
         let certificates = entries.iter().filter_map(|entry| entry.certificate.as_ref());
@@ -178,15 +178,16 @@ pub(super) fn rotation(snapshot: &Snapshot) -> Check {
 
 #[cfg(test)]
 mod tests {
-    use super::super::judge::fixtures::{assert_found, healthy};
-    use super::*;
-    use crate::cluster::Unread;
-    use crate::inventory::Holding;
-    use crate::inventory::fixtures::{bundle, leaf, secret};
-    use crate::leadership::Leadership;
     use sallyport_pki::Authority;
     use sallyport_pki::names::Member;
     use serde_json::json;
+
+    use super::super::judge::fixtures::{assert_found, healthy};
+    use super::*;
+    use crate::cluster::Unread;
+    use crate::cluster::inventory::Holding;
+    use crate::cluster::inventory::fixtures::{bundle, leaf, secret};
+    use crate::leadership::Leadership;
 
     const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
@@ -197,7 +198,7 @@ mod tests {
     }
 
     fn set(snapshot: &mut Snapshot, r#type: &str, age: Duration) {
-        let since = clock::format(snapshot.now - age);
+        let since = clock::format_instant(snapshot.now - age);
         let condition = json!([{"type": r#type, "status": "True", "reason": "Published",
                                 "message": "pod x: no answer", "lastTransitionTime": since}]);
         let annotations = json!({"sallyport.dev/conditions": condition.to_string()});
@@ -209,7 +210,7 @@ mod tests {
         let mut ca = secret("sallyport-ca", authority.key_pair(), &bundle([authority]), None);
         let field = format!("f:{key}");
         ca["metadata"]["annotations"] = json!({key: value});
-        ca["metadata"]["managedFields"] = json!([{"time": clock::format(snapshot.now - age),
+        ca["metadata"]["managedFields"] = json!([{"time": clock::format_instant(snapshot.now - age),
             "fieldsV1": {"f:metadata": {"f:annotations": {field: {}}}}}]);
         snapshot.inventory.authority = Ok(Some(Holding::of(&ca)));
     }
@@ -251,7 +252,7 @@ mod tests {
 
     #[test]
     fn pods_that_serve_something_else_are_found_and_those_that_cannot_be_asked_are_said() {
-        let page = |change: fn(&mut crate::serving::Page)| {
+        let page = |change: fn(&mut crate::cluster::serving::Page)| {
             with(|_, s| change(s.processes.as_mut().unwrap()[0].page.as_mut().unwrap()))
         };
         let moving = |age: Duration| {

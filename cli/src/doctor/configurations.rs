@@ -332,8 +332,8 @@ mod tests {
     };
     use super::*;
     use crate::cluster::Unread;
-    use crate::inventory::Holding;
-    use crate::inventory::fixtures::{authority, bundle, leaf, secret};
+    use crate::cluster::inventory::Holding;
+    use crate::cluster::inventory::fixtures::{authority, bundle, leaf, secret};
     use sallyport_pki::Authority;
     use serde_json::json;
     use std::time::Duration;

@@ -190,11 +190,12 @@ pub(super) fn critical_workloads(snapshot: &Snapshot) -> Check {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::{Value, json};
+
     use super::super::judge::fixtures::{
         assert_found, configuration, entry, foreign, healthy, healthy_and, with_services,
     };
     use super::*;
-    use serde_json::{Value, json};
 
     /// A change of an entry.
     type Change = Box<dyn Fn(&mut Value)>;

@@ -1,11 +1,13 @@
 //! What the checks found, and how it is written.
 
-use crate::cluster::Unread;
-use crate::installation::Installation;
-use crate::terminal::{BAD, GOOD, NOTICE, QUIET, STRONG, plain};
+use std::io::{self, Write};
+
 use anstyle::Style;
 use serde_json::{Value, json};
-use std::io::{self, Write};
+
+use crate::cluster::Unread;
+use crate::cluster::installation::Installation;
+use crate::output::terminal::{BAD, GOOD, NOTICE, QUIET, STRONG, plain};
 
 /// The most findings of one check that are written.
 const MAX_FINDINGS: usize = 40;
@@ -163,7 +165,7 @@ impl Diagnosis {
         writeln!(output, "{style}{text}{style:#}")
     }
 
-    pub(super) fn machine(&self, installation: &Installation) -> Value {
+    pub(super) fn to_json(&self, installation: &Installation) -> Value {
         let word = |verdict| match verdict {
             Verdict::NotChecked => "notChecked",
             other => other.words(),

@@ -1,16 +1,18 @@
 //! Reading a cluster: everything at once, each call bounded, and nothing written.
 
-use super::entry::{Target, entries};
-use super::snapshot::{Server, Service, Snapshot};
-use crate::cluster::{Cluster, Greeting, Read, Unread, is_name, selector, without_managed_fields};
-use crate::installation::Installation;
-use crate::inventory::Inventory;
-use crate::leadership::Leadership;
-use crate::serving;
-use futures::StreamExt as _;
-use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::SystemTime;
+
+use futures::StreamExt as _;
+use serde_json::{Value, json};
+
+use super::entry::{Target, entries};
+use super::snapshot::{Server, Service, Snapshot};
+use crate::cluster::installation::Installation;
+use crate::cluster::inventory::Inventory;
+use crate::cluster::serving;
+use crate::cluster::{Cluster, Greeting, Read, Unread, is_name, selector, without_managed_fields};
+use crate::leadership::Leadership;
 
 /// How many Services are asked for at a time.
 const CONCURRENCY: usize = 8;
@@ -41,15 +43,13 @@ pub(super) async fn gather(cluster: &Cluster, installation: &Installation, named
     if !is_reachable {
         return nothing(installation, named, server, now);
     }
-    let in_namespace =
-        |api: &str, resource: &str| format!("{api}/namespaces/{}/{resource}", installation.namespace);
     let deployments = async {
-        let path = in_namespace("/apis/apps/v1", "deployments");
+        let path = installation.collection("/apis/apps/v1", "deployments");
         cluster.list(&path, &installation.selector(), without_managed_fields).await
     };
     let processes = async {
-        let pods = serving::pods(cluster, installation).await?;
-        Ok(serving::processes(cluster, installation, &pods).await)
+        let pods = serving::list_pods(cluster, installation).await?;
+        Ok(serving::ask_processes(cluster, installation, &pods).await)
     };
     let description = async {
         let name = installation.object("registration");

@@ -29,17 +29,19 @@ pub(super) fn judge(snapshot: &Snapshot) -> Diagnosis {
 
 #[cfg(test)]
 pub(super) mod fixtures {
-    use super::super::diagnosis::{Check, Verdict};
-    use super::super::entry::{Target, entries};
-    use super::super::snapshot::{Server, Service, Snapshot};
-    use crate::clock;
-    use crate::inventory::fixtures::{installation, sound, today};
-    use crate::leadership::Leadership;
-    use crate::serving::{Process, page_of};
+    use std::time::Duration;
+
     use sallyport_pki::Authority;
     use sallyport_pki::names::Member;
     use serde_json::{Value, json};
-    use std::time::Duration;
+
+    use super::super::diagnosis::{Check, Verdict};
+    use super::super::entry::{Target, entries};
+    use super::super::snapshot::{Server, Service, Snapshot};
+    use crate::cluster::clock;
+    use crate::cluster::inventory::fixtures::{installation, sound, today};
+    use crate::cluster::serving::{Process, page_of};
+    use crate::leadership::Leadership;
 
     /// An entry of ours as the chart describes it, without its bundle.
     pub(in super::super) fn entry(door: &str, policy: &str) -> Value {
@@ -122,7 +124,7 @@ pub(super) mod fixtures {
         let live = [entry("validate", "Fail"), entry("validate", "Ignore")].map(|e| with_bundle(e, &bundle));
         let lease = json!({
             "metadata": {"annotations": {"sallyport.dev/conditions": "[]"}},
-            "spec": {"holderIdentity": "a", "renewTime": clock::format(now), "leaseDurationSeconds": 15},
+            "spec": {"holderIdentity": "a", "renewTime": clock::format_instant(now), "leaseDurationSeconds": 15},
         });
         let namespace = |name: &str| json!({"metadata": {"name": name}});
         let snapshot = Snapshot {

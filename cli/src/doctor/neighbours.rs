@@ -1,10 +1,12 @@
 //! Other releases of Sallyport, and what releases that are gone left behind.
 
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+
 use super::diagnosis::{Check, Verdict, counted};
 use super::entry::{Entry, PODS, entries, text, title};
 use super::snapshot::{Snapshot, is_sallyport};
-use serde_json::Value;
-use std::collections::BTreeMap;
 
 /// What frees a cluster of every Sallyport review.
 const EMERGENCY: &str = "kubectl delete mutatingwebhookconfigurations,validatingwebhookconfigurations \
@@ -136,9 +138,10 @@ fn locks(snapshot: &Snapshot, configuration: &Value) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::super::judge::fixtures::{assert_found, configuration, entry, healthy, healthy_and};
     use super::*;
-    use serde_json::json;
 
     /// A configuration of another release, which lies in the namespace `guard`.
     fn other(excluded: &[&str]) -> Value {

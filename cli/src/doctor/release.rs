@@ -1,11 +1,13 @@
 //! The API server, its clock, and what of the release has to run.
 
-use super::diagnosis::{Check, Verdict};
-use super::snapshot::Snapshot;
-use crate::clock as time;
+use std::time::Duration;
+
 use sallyport_pki::names::Member;
 use serde_json::Value;
-use std::time::Duration;
+
+use super::diagnosis::{Check, Verdict};
+use super::snapshot::Snapshot;
+use crate::cluster::clock as time;
 
 /// How far two clocks may be apart: certificates allow for ten minutes, people for less.
 const MAX_SKEW: Duration = Duration::from_secs(30);
@@ -60,7 +62,7 @@ pub(super) fn clock(snapshot: &Snapshot) -> Check {
         check.add(
             Verdict::Warning,
             "",
-            format!("the API server's clock is {} {word} this machine's", time::span(skew)),
+            format!("the API server's clock is {} {word} this machine's", time::format_span(skew)),
             "set the one that is wrong; certificates are judged by the API server's here",
         );
     } else {
@@ -174,10 +176,10 @@ pub(super) fn leader(snapshot: &Snapshot) -> Check {
     let silence = leadership.renewed.map(|renewed| time::since(renewed, snapshot.now));
     match silence {
         Some(silence) if silence <= patience && !leadership.holder.is_empty() => {
-            check.summary = format!("{}, {} ago", leadership.holder, time::span(silence));
+            check.summary = format!("{}, {} ago", leadership.holder, time::format_span(silence));
         }
         _ => {
-            let since = silence.map(|silence| format!(" for {}", time::span(silence)));
+            let since = silence.map(|silence| format!(" for {}", time::format_span(silence)));
             let problem = format!("nobody has led{}", since.unwrap_or_default());
             let advice = format!("nothing is renewed or repaired meanwhile; {log} says why");
             check.add(Verdict::Failure, lease.clone(), problem, advice);
@@ -192,11 +194,12 @@ pub(super) fn leader(snapshot: &Snapshot) -> Check {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::super::judge::fixtures::{assert_found, healthy};
     use super::*;
     use crate::cluster::Unread;
     use crate::leadership::Leadership;
-    use serde_json::json;
 
     fn with(change: impl FnOnce(&mut Snapshot)) -> Snapshot {
         let (_, mut snapshot) = healthy();
@@ -274,7 +277,7 @@ mod tests {
     fn a_leader_that_is_silent_or_unhappy_is_a_failure() {
         let lease = |holder: &str, age: u64, conditions: &Value| {
             with(|s| {
-                let renewed = time::format(s.now - Duration::from_secs(age));
+                let renewed = time::format_instant(s.now - Duration::from_secs(age));
                 s.leadership = Ok(Some(Leadership::of(&json!({
                     "metadata": {"annotations": {"sallyport.dev/conditions": conditions.to_string()}},
                     "spec": {"holderIdentity": holder, "renewTime": renewed, "leaseDurationSeconds": 15},

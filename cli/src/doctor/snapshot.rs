@@ -1,15 +1,17 @@
 //! What was read of a cluster at one time: raw objects, or why they could not be read.
 
+use std::collections::BTreeMap;
+use std::time::{Duration, SystemTime};
+
+use serde_json::{Value, json};
+
 use super::entry::Target;
 use super::selector::{Labels, labels_at};
 use crate::cluster::Read;
-use crate::installation::Installation;
-use crate::inventory::Inventory;
+use crate::cluster::installation::Installation;
+use crate::cluster::inventory::Inventory;
+use crate::cluster::serving::Process;
 use crate::leadership::Leadership;
-use crate::serving::Process;
-use serde_json::{Value, json};
-use std::collections::BTreeMap;
-use std::time::{Duration, SystemTime};
 
 /// The label that every namespace has, with its name.
 pub(super) const NAME_LABEL: &str = "kubernetes.io/metadata.name";

@@ -1,10 +1,11 @@
 //! What was expected, against what came.
 
-use super::passage::Observation;
-use super::specification::{Cause, Expectation, Text};
 use sallyport_policy::Status;
 use serde::Serialize;
 use serde_json::{Value, json};
+
+use super::passage::Observation;
+use super::specification::{Cause, Expectation, Text};
 
 /// Most differences of an object's parts that are told.
 const MAX_PARTS: usize = 20;
@@ -37,17 +38,17 @@ pub(crate) fn judge(
 ) -> Vec<Mismatch> {
     let mut judge = Judge { mismatches: Vec::new() };
     let denial = observation.denial.as_ref();
-    judge.same("allowed", &expect.is_allowed(), &denial.is_none());
+    judge.compare("allowed", &expect.is_allowed(), &denial.is_none());
     if let (true, Some(status)) = (expect.is_allowed(), denial) {
-        judge.note(format!("denied {}: {}", status.code, status.message));
+        judge.add_note(format!("denied {}: {}", status.code, status.message));
     }
     if let Some(status) = denial.filter(|_| !expect.is_allowed()) {
-        judge.denial(expect, status);
+        judge.compare_denial(expect, status);
     }
     if let Some(expected) = &expect.warnings
         && !fit(expected, &observation.warnings)
     {
-        judge.differ("warnings", texts(expected), json!(observation.warnings));
+        judge.add_mismatch("warnings", texts(expected), json!(observation.warnings));
     }
     if let Some(expected) = &expect.audit_annotations {
         let got = &observation.audit_annotations;
@@ -56,18 +57,18 @@ pub(crate) fn judge(
         if !fits {
             let expected: Value =
                 expected.iter().map(|(key, text)| (key.clone(), json!(text.to_string()))).collect();
-            judge.differ("auditAnnotations", expected, json!(got));
+            judge.add_mismatch("auditAnnotations", expected, json!(got));
         }
     }
     if denial.is_none() {
-        judge.object(expect, objects, observation);
+        judge.compare_object(expect, objects, observation);
     }
     let errors = expect.errors.clone().unwrap_or_default();
     if errors != observation.errors {
-        judge.differ("errors", json!(errors), json!(observation.errors));
-        judge.note("these policies could not be evaluated".to_owned());
+        judge.add_mismatch("errors", json!(errors), json!(observation.errors));
+        judge.add_note("these policies could not be evaluated".to_owned());
     }
-    judge.again(expect, observation, again);
+    judge.compare_again(expect, observation, again);
     judge.mismatches
 }
 
@@ -76,55 +77,55 @@ struct Judge {
 }
 
 impl Judge {
-    fn differ(&mut self, field: impl Into<String>, expected: Value, got: Value) {
+    fn add_mismatch(&mut self, field: impl Into<String>, expected: Value, got: Value) {
         self.mismatches.push(Mismatch { field: field.into(), expected, got, note: None });
     }
 
     /// Says more of the last mismatch.
-    fn note(&mut self, note: String) {
+    fn add_note(&mut self, note: String) {
         if let Some(last) = self.mismatches.last_mut() {
             last.note = Some(note);
         }
     }
 
-    fn again(&mut self, expect: &Expectation, first: &Observation, again: Option<&Observation>) {
+    fn compare_again(&mut self, expect: &Expectation, first: &Observation, again: Option<&Observation>) {
         let changed = again.filter(|again| again.changed);
         match (expect.changes_again.unwrap_or(false), changed) {
             (false, Some(again)) => {
                 let object = |of: &Observation| of.object.clone().unwrap_or_default();
-                self.differ("changesAgain", object(first), object(again));
-                self.note("a second run over the result changes it again".to_owned());
+                self.add_mismatch("changesAgain", object(first), object(again));
+                self.add_note("a second run over the result changes it again".to_owned());
             }
-            (true, None) => self.differ("changesAgain", json!(true), json!(false)),
+            (true, None) => self.add_mismatch("changesAgain", json!(true), json!(false)),
             _ => {}
         }
         let Some(again) = again else { return };
         if let Some(status) = &again.denial {
-            self.differ("changesAgain", Value::Null, json!(status.message));
-            self.note(format!("a second run over the result is denied with {}", status.code));
+            self.add_mismatch("changesAgain", Value::Null, json!(status.message));
+            self.add_note(format!("a second run over the result is denied with {}", status.code));
         }
         let more: Vec<_> = again.errors.difference(&first.errors).collect();
         if !more.is_empty() {
-            self.differ("errors", json!(first.errors), json!(more));
-            self.note("these policies could not be evaluated in a second run over the result".to_owned());
+            self.add_mismatch("errors", json!(first.errors), json!(more));
+            self.add_note("these policies could not be evaluated in a second run over the result".to_owned());
         }
     }
 
-    fn same<T: PartialEq + Serialize>(&mut self, field: &str, expected: &T, got: &T) {
+    fn compare<T: PartialEq + Serialize>(&mut self, field: &str, expected: &T, got: &T) {
         if expected != got {
-            self.differ(field, json!(expected), json!(got));
+            self.add_mismatch(field, json!(expected), json!(got));
         }
     }
 
-    fn denial(&mut self, expect: &Expectation, status: &Status) {
+    fn compare_denial(&mut self, expect: &Expectation, status: &Status) {
         if let Some(code) = expect.code {
-            self.same("code", &code, &status.code);
+            self.compare("code", &code, &status.code);
         }
         if let Some(reason) = &expect.reason {
-            self.same("reason", reason, &status.reason);
+            self.compare("reason", reason, &status.reason);
         }
         if let Some(message) = expect.message.as_ref().filter(|message| !message.fits(&status.message)) {
-            self.differ("message", json!(message.to_string()), json!(status.message));
+            self.add_mismatch("message", json!(message.to_string()), json!(status.message));
         }
         if let Some(expected) = &expect.causes {
             let fits = expected.len() == status.causes.len()
@@ -136,27 +137,27 @@ impl Judge {
                     let message = expected.message.as_ref().map(Text::to_string);
                     cause(expected.field.as_deref(), message.as_deref(), expected.reason.as_deref())
                 });
-                self.differ("causes", expected.collect(), got.collect());
+                self.add_mismatch("causes", expected.collect(), got.collect());
             }
         }
     }
 
-    fn object(&mut self, expect: &Expectation, objects: &Objects, observation: &Observation) {
+    fn compare_object(&mut self, expect: &Expectation, objects: &Objects, observation: &Observation) {
         let got = observation.object.clone().unwrap_or_default();
         if let Some(unchanged) = expect.unchanged
             && unchanged == observation.changed
         {
-            self.differ("unchanged", json!(unchanged), json!(!observation.changed));
+            self.add_mismatch("unchanged", json!(unchanged), json!(!observation.changed));
         }
         if let Some(whole) = objects.whole.as_ref().filter(|whole| **whole != got) {
-            self.differ("object", whole.clone(), got.clone());
+            self.add_mismatch("object", whole.clone(), got.clone());
         }
         if let Some(part) = &objects.part {
             let mut found = Vec::new();
-            parts(part, Some(&got), "", &mut found);
+            compare_parts(part, Some(&got), "", &mut found);
             found.truncate(MAX_PARTS);
             for (path, expected, got) in found {
-                self.differ(format!("objectContains{path}"), expected, got);
+                self.add_mismatch(format!("objectContains{path}"), expected, got);
             }
         }
     }
@@ -183,7 +184,7 @@ fn cause_fits(expected: &Cause, got: &sallyport_policy::Cause) -> bool {
 
 /// Where a part is not in the whole. Maps may have more fields, and lists more entries: each entry of the part
 /// must be among those of the whole, in this order. Null asks that a field is absent.
-fn parts(part: &Value, whole: Option<&Value>, path: &str, found: &mut Vec<(String, Value, Value)>) {
+fn compare_parts(part: &Value, whole: Option<&Value>, path: &str, found: &mut Vec<(String, Value, Value)>) {
     if found.len() > MAX_PARTS {
         return;
     }
@@ -197,7 +198,7 @@ fn parts(part: &Value, whole: Option<&Value>, path: &str, found: &mut Vec<(Strin
                 };
                 match (part, whole.get(name)) {
                     (Value::Null, None | Some(Value::Null)) => {}
-                    (part, whole) => parts(part, whole, &path, found),
+                    (part, whole) => compare_parts(part, whole, &path, found),
                 }
             }
         }
@@ -206,7 +207,7 @@ fn parts(part: &Value, whole: Option<&Value>, path: &str, found: &mut Vec<(Strin
             for (index, part) in part.iter().enumerate() {
                 let fits = |candidate: &Value| {
                     let mut found = Vec::new();
-                    parts(part, Some(candidate), "", &mut found);
+                    compare_parts(part, Some(candidate), "", &mut found);
                     found.is_empty()
                 };
                 match rest.iter().position(fits) {
@@ -222,12 +223,13 @@ fn parts(part: &Value, whole: Option<&Value>, path: &str, found: &mut Vec<(Strin
 
 #[cfg(test)]
 mod tests {
-    use super::{Objects, judge, parts};
-    use crate::manifest;
-    use crate::test::passage::Observation;
-    use crate::test::specification::Expectation;
     use sallyport_policy::{Cause, Status};
     use serde_json::{Value, json};
+
+    use super::{Objects, compare_parts, judge};
+    use crate::input::manifest;
+    use crate::test::passage::Observation;
+    use crate::test::specification::Expectation;
 
     fn denied() -> Observation {
         let cause = |field: &str| Cause { field: field.into(), message: "m".into(), reason: "R".into() };
@@ -286,7 +288,7 @@ mod tests {
             ("allowed: true", Observation { errors: ["p".to_owned()].into(), ..changed() }, &["errors"]),
             ("changesAgain: true", changed(), &["changesAgain"]),
         ] {
-            let parsed: Expectation = manifest::strict(expect).unwrap();
+            let parsed: Expectation = manifest::parse_as(expect).unwrap();
             let mismatches = judge(&parsed, &Objects::default(), &observation, None);
             let found: Vec<_> = mismatches.iter().map(|mismatch| mismatch.field.as_str()).collect();
             assert_eq!(found, fields, "{expect}");
@@ -331,7 +333,7 @@ mod tests {
             (json!(null), &[""]),
         ] {
             let mut found = Vec::new();
-            parts(&part, Some(&whole), "", &mut found);
+            compare_parts(&part, Some(&whole), "", &mut found);
             let found: Vec<_> = found.iter().map(|(path, ..)| path.as_str()).collect();
             assert_eq!(found, paths, "{part}");
         }

@@ -1,12 +1,14 @@
 //! One request through the policies, as an API server sends it through the doors of a front.
 
-use crate::door::Door;
-use crate::policies::Policies;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
 use anyhow::Context as _;
 use sallyport_policy::{Answer, Authorizer, AuthorizerTable, Request, Review, Status, Unconnected};
 use serde_json::Value;
-use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
+
+use crate::door::Door;
+use crate::policies::Policies;
 
 /// A request with its objects.
 #[derive(Clone, Debug)]
@@ -64,7 +66,7 @@ impl Question {
         };
         if passage.mutate()? {
             for door in [Door::ValidateFail, Door::ValidateIgnore] {
-                if !passage.knock(door)? {
+                if !passage.ask_endpoint(door)? {
                     break;
                 }
             }
@@ -95,13 +97,13 @@ impl Passage<'_> {
         // Who was asked before the other changed the object is asked again: reinvocationPolicy IfNeeded.
         let mut seen = Vec::new();
         for door in DOORS {
-            if !self.knock(door)? {
+            if !self.ask_endpoint(door)? {
                 return Ok(false);
             }
             seen.push(self.observation.object.clone());
         }
         for (door, seen) in DOORS.into_iter().zip(seen) {
-            if self.observation.object != seen && !self.knock(door)? {
+            if self.observation.object != seen && !self.ask_endpoint(door)? {
                 return Ok(false);
             }
         }
@@ -110,7 +112,7 @@ impl Passage<'_> {
     }
 
     /// Asks one door; false if the request ends there.
-    fn knock(&mut self, door: Door) -> anyhow::Result<bool> {
+    fn ask_endpoint(&mut self, door: Door) -> anyhow::Result<bool> {
         let object = self.observation.object.as_ref().map(serde_json::to_vec).transpose()?;
         let review = Review {
             object: object.as_deref().unwrap_or_default(),

@@ -1,17 +1,18 @@
 //! A suite with all that it names: policies, objects, manifests.
 
-use super::Objects;
-use super::folder;
-use super::passage::Question;
-use super::specification::{Case, Document, Expectation, Specification, User};
-use crate::manifest::{self, Circumstances, Operation};
-use crate::resource::CustomKinds;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
 use anyhow::{Context as _, bail, ensure};
 use sallyport_policy::AuthorizerTable;
 use sallyport_sources::{Collection, Snapshot};
 use serde_json::{Value, json};
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
+
+use super::judgement::Objects;
+use super::passage::Question;
+use super::specification::{Case, Document, Expectation, Specification, User};
+use crate::input::manifest::{self, Circumstances, Operation};
+use crate::input::resource::CustomKinds;
 
 /// Fields of `request`, as in `admission.k8s.io/v1`.
 const REQUEST_FIELDS: [&str; 15] = [
@@ -53,9 +54,9 @@ pub(crate) struct Prepared {
 
 /// Reads a suite; `None` if it has no case that is selected.
 pub(crate) fn prepare(path: &Path, selects: impl Fn(&str) -> bool) -> anyhow::Result<Option<Suite>> {
-    let specification: Specification = manifest::typed(path)?;
-    specification.check().map_err(anyhow::Error::msg)?;
-    let folder = folder(path);
+    let specification: Specification = manifest::read_as(path)?;
+    specification.check()?;
+    let folder = parent_directory(path);
     let mut collection = Collection::default();
     add_policies(&mut collection, &folder, specification.policies.as_deref())?;
     add_objects(&mut collection, &folder, "objects", specification.objects.as_deref().unwrap_or_default())?;
@@ -163,12 +164,17 @@ fn prepare_case(case: Case, line: u64, number: usize, setting: &Setting) -> anyh
     };
     let kinds = policies.as_deref().map_or_else(|| Arc::clone(&setting.kinds), custom_kinds);
     let objects = Objects {
-        whole: case.expect.object.as_ref().map(|document| object(document, folder)).transpose()?,
-        part: case.expect.object_contains.as_ref().map(|document| read(document, folder)).transpose()?,
+        whole: case.expect.object.as_ref().map(|document| read_object(document, folder)).transpose()?,
+        part: case
+            .expect
+            .object_contains
+            .as_ref()
+            .map(|document| read_document(document, folder))
+            .transpose()?,
     };
     let review = match (&case.manifest, &case.request) {
-        (Some(manifest), _) => review(&case, object(manifest, folder)?, number, folder, kinds)?,
-        (None, Some(request)) => whole_review(read(request, folder)?)?,
+        (Some(manifest), _) => make_review(&case, read_object(manifest, folder)?, number, folder, kinds)?,
+        (None, Some(request)) => complete_review(read_document(request, folder)?)?,
         (None, None) => bail!("it has neither manifest nor request"),
     };
     let authorizer = case.authorizer.map(Arc::new).or_else(|| setting.authorizer.clone());
@@ -177,7 +183,7 @@ fn prepare_case(case: Case, line: u64, number: usize, setting: &Setting) -> anyh
 }
 
 /// The AdmissionReview for a manifest.
-fn review(
+fn make_review(
     case: &Case,
     mut object: Value,
     number: usize,
@@ -188,7 +194,7 @@ fn review(
         ensure!(patch.is_object(), "patch is no object");
         json_patch::merge(&mut object, patch);
     }
-    let old = case.old.as_ref().map(|old| self::object(old, folder)).transpose()?;
+    let old = case.old.as_ref().map(|old| read_object(old, folder)).transpose()?;
     let User { username, uid, groups, extra } = case.user.clone().unwrap_or_default();
     let about = Circumstances {
         operation: case.operation.unwrap_or(Operation::Create),
@@ -200,7 +206,7 @@ fn review(
         dry_run: case.dry_run.unwrap_or(false),
         kinds,
     };
-    let mut review = match manifest::review(object, number, &about) {
+    let mut review = match manifest::make_review(object, number, &about) {
         Err(manifest::ManifestError::NoOld(identity)) => {
             bail!("old is not the same object as the manifest, {identity}")
         }
@@ -216,7 +222,7 @@ fn review(
 }
 
 /// The AdmissionReview for one that is written down, or for what it has under `request`.
-fn whole_review(document: Value) -> anyhow::Result<Value> {
+fn complete_review(document: Value) -> anyhow::Result<Value> {
     let is_review = document.get("kind").and_then(Value::as_str) == Some("AdmissionReview");
     let mut review = if is_review {
         document
@@ -236,16 +242,16 @@ fn whole_review(document: Value) -> anyhow::Result<Value> {
 }
 
 /// A document of any shape.
-fn read(document: &Document, folder: &Path) -> anyhow::Result<Value> {
+fn read_document(document: &Document, folder: &Path) -> anyhow::Result<Value> {
     Ok(match document {
-        Document::File(name) => manifest::document(&folder.join(name))?,
+        Document::File(name) => manifest::read_document(&folder.join(name))?,
         Document::Inline(value) => value.clone(),
     })
 }
 
 /// A Kubernetes object.
-fn object(document: &Document, folder: &Path) -> anyhow::Result<Value> {
-    let object = read(document, folder)?;
+fn read_object(document: &Document, folder: &Path) -> anyhow::Result<Value> {
+    let object = read_document(document, folder)?;
     let has = |name: &str| object.get(name).and_then(Value::as_str).is_some_and(|text| !text.is_empty());
     let name = match document {
         Document::File(name) => name,
@@ -257,4 +263,12 @@ fn object(document: &Document, folder: &Path) -> anyhow::Result<Value> {
         "{name} is an AdmissionReview, which stands under request"
     );
     Ok(object)
+}
+
+/// The directory of a suite.
+fn parent_directory(suite: &Path) -> PathBuf {
+    match suite.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent.to_owned(),
+        _ => PathBuf::from("."),
+    }
 }

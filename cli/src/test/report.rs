@@ -1,13 +1,15 @@
 //! What came of suites, for people and for machines.
 
-use super::judgement::Mismatch;
-use super::{CaseOutcome, SuiteOutcome, SuiteResult, Tally};
-use crate::report::difference;
-use crate::terminal::{BAD, GOOD, QUIET, STRONG, plain};
-use crate::yaml;
+use std::io::{self, Write};
+
 use clap::ValueEnum;
 use serde_json::{Value, json};
-use std::io::{self, Write};
+
+use super::judgement::Mismatch;
+use super::outcome::{CaseOutcome, SuiteOutcome, SuiteResult, Tally};
+use crate::output::difference::write_difference;
+use crate::output::terminal::{BAD, GOOD, QUIET, STRONG, plain, write_indented};
+use crate::output::yaml;
 
 /// How the outcome is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -30,9 +32,9 @@ impl Report {
     }
 
     /// Writes what came of a suite.
-    pub(crate) fn suite(&self, outcome: &SuiteOutcome) -> anyhow::Result<()> {
+    pub(crate) fn add(&self, outcome: &SuiteOutcome) -> anyhow::Result<()> {
         match self.format {
-            Format::Text => text(&mut anstream::stdout().lock(), outcome, self.verbose),
+            Format::Text => write_suite(&mut anstream::stdout().lock(), outcome, self.verbose),
             Format::Json => Ok(()),
         }
     }
@@ -40,9 +42,9 @@ impl Report {
     /// Writes the end.
     pub(crate) fn finish(self, outcomes: &[SuiteOutcome], tally: Tally) -> anyhow::Result<()> {
         match self.format {
-            Format::Text => writeln!(anstream::stdout(), "{}", summary(tally))?,
+            Format::Text => writeln!(anstream::stdout(), "{}", summarize(tally))?,
             Format::Json => {
-                let text = serde_json::to_string_pretty(&machine(outcomes, tally))?;
+                let text = serde_json::to_string_pretty(&to_json(outcomes, tally))?;
                 writeln!(io::stdout(), "{text}")?;
             }
         }
@@ -50,7 +52,7 @@ impl Report {
     }
 }
 
-fn summary(tally: Tally) -> String {
+fn summarize(tally: Tally) -> String {
     let counted = |count: usize, noun: &str| format!("{count} {noun}{}", if count == 1 { "" } else { "s" });
     let Tally { suites, passed, failed, broken, unreadable } = tally;
     let mut parts = vec![format!("{passed} passed")];
@@ -68,18 +70,18 @@ fn summary(tally: Tally) -> String {
     format!("{cases} in {suites}: {style}{}{style:#}", parts.join(", "))
 }
 
-fn text(output: &mut impl Write, outcome: &SuiteOutcome, verbose: bool) -> anyhow::Result<()> {
+fn write_suite(output: &mut impl Write, outcome: &SuiteOutcome, verbose: bool) -> anyhow::Result<()> {
     let path = plain(&outcome.path);
     match &outcome.result {
         SuiteResult::Unreadable(problem) => {
             write!(output, "{BAD}ERROR{BAD:#} {STRONG}{path}{STRONG:#}: ")?;
-            indented(output, problem, 8)?;
+            write_indented(output, 8, problem)?;
         }
         SuiteResult::Policies(problems) => {
             writeln!(output, "{BAD}FAIL{BAD:#}  {STRONG}{path}{STRONG:#}: the policies cannot be used")?;
             for problem in problems {
                 write!(output, "      ")?;
-                indented(output, problem, 8)?;
+                write_indented(output, 8, problem)?;
             }
         }
         SuiteResult::Cases(cases) => {
@@ -93,7 +95,7 @@ fn text(output: &mut impl Write, outcome: &SuiteOutcome, verbose: bool) -> anyho
             writeln!(output, "{style}{word}{style:#}  {STRONG}{path}{STRONG:#} {QUIET}({count}){QUIET:#}")?;
             for case in cases {
                 if !case.mismatches.is_empty() {
-                    failure(output, &outcome.path, case)?;
+                    write_failure(output, &outcome.path, case)?;
                 } else if verbose {
                     writeln!(output, "      {GOOD}ok{GOOD:#}    {}", plain(&case.name))?;
                 }
@@ -103,7 +105,7 @@ fn text(output: &mut impl Write, outcome: &SuiteOutcome, verbose: bool) -> anyho
     Ok(())
 }
 
-fn failure(output: &mut impl Write, path: &str, case: &CaseOutcome) -> anyhow::Result<()> {
+fn write_failure(output: &mut impl Write, path: &str, case: &CaseOutcome) -> anyhow::Result<()> {
     let place = format!("{path}:{}", case.line);
     writeln!(
         output,
@@ -112,23 +114,23 @@ fn failure(output: &mut impl Write, path: &str, case: &CaseOutcome) -> anyhow::R
         plain(&place)
     )?;
     for mismatch in &case.mismatches {
-        mismatched(output, mismatch)?;
+        write_mismatch(output, mismatch)?;
     }
     Ok(())
 }
 
-fn mismatched(output: &mut impl Write, mismatch: &Mismatch) -> anyhow::Result<()> {
+fn write_mismatch(output: &mut impl Write, mismatch: &Mismatch) -> anyhow::Result<()> {
     const INDENT: &str = "            ";
     let Mismatch { field, expected, got, note } = mismatch;
     write!(output, "{INDENT}{}:", plain(field))?;
     if field == "error" {
         let text = format!(" {}", got.as_str().unwrap_or_default());
-        return Ok(indented(output, &text, INDENT.len() + 2)?);
+        return Ok(write_indented(output, INDENT.len() + 2, &text)?);
     }
     if expected.is_object() && got.is_object() && is_whole(field) {
         writeln!(output, " {}", note.as_deref().unwrap_or("it is another"))?;
         let labels = if field == "object" { ["expected", "got"] } else { ["first run", "second run"] };
-        difference(output, INDENT, labels, &yaml::document(expected)?, &yaml::document(got)?)?;
+        write_difference(output, INDENT, labels, &yaml::document(expected)?, &yaml::document(got)?)?;
         return Ok(());
     }
     writeln!(output)?;
@@ -139,11 +141,11 @@ fn mismatched(output: &mut impl Write, mismatch: &Mismatch) -> anyhow::Result<()
             Value::String(text) => text.clone(),
             other => other.to_string(),
         };
-        indented(output, &text, INDENT.len() + 12)?;
+        write_indented(output, INDENT.len() + 12, &text)?;
     }
     if let Some(note) = note {
         write!(output, "{INDENT}  ")?;
-        indented(output, note, INDENT.len() + 2)?;
+        write_indented(output, INDENT.len() + 2, note)?;
     }
     Ok(())
 }
@@ -153,19 +155,8 @@ fn is_whole(field: &str) -> bool {
     field == "object" || field == "changesAgain"
 }
 
-/// Writes a text to the end of the line; further lines of it stand below each other.
-fn indented(output: &mut impl Write, text: &str, column: usize) -> io::Result<()> {
-    for (index, line) in plain(text.trim_end()).split('\n').enumerate() {
-        if index > 0 {
-            write!(output, "\n{:column$}", "")?;
-        }
-        output.write_all(line.as_bytes())?;
-    }
-    writeln!(output)
-}
-
-fn machine(outcomes: &[SuiteOutcome], tally: Tally) -> Value {
-    let suites: Vec<Value> = outcomes.iter().map(machine_suite).collect();
+fn to_json(outcomes: &[SuiteOutcome], tally: Tally) -> Value {
+    let suites: Vec<Value> = outcomes.iter().map(suite_to_json).collect();
     let Tally { passed, failed, broken, unreadable, .. } = tally;
     json!({
         "passed": passed,
@@ -176,7 +167,7 @@ fn machine(outcomes: &[SuiteOutcome], tally: Tally) -> Value {
     })
 }
 
-fn machine_suite(outcome: &SuiteOutcome) -> Value {
+fn suite_to_json(outcome: &SuiteOutcome) -> Value {
     match &outcome.result {
         SuiteResult::Unreadable(problem) => json!({"suite": outcome.path, "error": problem}),
         SuiteResult::Policies(problems) => json!({"suite": outcome.path, "problems": problems}),
@@ -198,10 +189,10 @@ fn machine_suite(outcome: &SuiteOutcome) -> Value {
 }
 
 /// The failure of a case without colours, for reports of other kinds.
-pub(crate) fn explanation(case: &CaseOutcome) -> anyhow::Result<String> {
+pub(crate) fn explain_failure(case: &CaseOutcome) -> anyhow::Result<String> {
     let mut bytes = Vec::new();
     for mismatch in &case.mismatches {
-        mismatched(&mut bytes, mismatch)?;
+        write_mismatch(&mut bytes, mismatch)?;
     }
     Ok(anstream::adapter::strip_str(&String::from_utf8_lossy(&bytes)).to_string())
 }

@@ -3,18 +3,72 @@
 //! Everything is strict, for a case that is misread may pass: a field that is not known, a value of another
 //! type and an expectation that contradicts another are errors, with line and column.
 
-use crate::manifest::Operation;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+
 use sallyport_policy::AuthorizerTable;
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{Error as _, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 use serde_saphyr::Spanned;
-use std::collections::{BTreeMap, BTreeSet};
-use std::fmt;
+
+use crate::input::manifest::Operation;
 
 /// Most cases of a suite.
 const MAX_CASES: usize = 10_000;
+
+/// Why a suite cannot be run as it is written.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum SpecificationError {
+    /// It has no cases.
+    #[error("the suite has no cases")]
+    NoCases,
+    /// It has too many cases.
+    #[error("the suite has more than {MAX_CASES} cases")]
+    TooManyCases,
+    /// A case makes no sense.
+    #[error("line {line} column {column}: case {name:?}: {problem}")]
+    Case {
+        /// Where it is.
+        line: u64,
+        /// Where it is.
+        column: u64,
+        /// Its name.
+        name: String,
+        /// What is wrong.
+        problem: CaseError,
+    },
+}
+
+/// What is wrong with a case.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum CaseError {
+    #[error("the name is empty")]
+    Unnamed,
+    #[error("another case has this name")]
+    SameName,
+    #[error("it has neither manifest nor request")]
+    NoRequest,
+    #[error("it has both manifest and request")]
+    TwoRequests,
+    #[error("an UPDATE needs old, the object as it was")]
+    NoOld,
+    #[error("only an UPDATE has old")]
+    NeedlessOld,
+    #[error("the request says it all: {0} cannot stand beside it")]
+    BesideRequest(&'static str),
+    #[error("it expects nothing: say at least whether it is allowed")]
+    ExpectsNothing,
+    #[error("an allowed request has no {0}")]
+    OnlyDenied(&'static str),
+    #[error("a denied request has no object: {0} cannot be looked at")]
+    OnlyAllowed(&'static str),
+    #[error("what is deleted has no object afterwards")]
+    Deleted,
+    #[error("an unchanged object need not be written down again")]
+    Unchanged,
+}
 
 /// A suite.
 #[derive(Debug, Deserialize)]
@@ -232,25 +286,27 @@ fn given<'de, D: Deserializer<'de>, T: Deserialize<'de>>(deserializer: D) -> Res
 
 impl Specification {
     /// What is wrong with it, beyond the types of fields.
-    pub(crate) fn check(&self) -> Result<(), String> {
+    pub(crate) fn check(&self) -> Result<(), SpecificationError> {
         if self.cases.is_empty() {
-            return Err("the suite has no cases".to_owned());
+            return Err(SpecificationError::NoCases);
         }
         if self.cases.len() > MAX_CASES {
-            return Err(format!("the suite has more than {MAX_CASES} cases"));
+            return Err(SpecificationError::TooManyCases);
         }
         let mut names = BTreeSet::new();
         for case in &self.cases {
             let problem = if case.value.name.trim().is_empty() {
-                Err("the name is empty".to_owned())
+                Err(CaseError::Unnamed)
             } else if !names.insert(case.value.name.as_str()) {
-                Err("another case has this name".to_owned())
+                Err(CaseError::SameName)
             } else {
                 case.value.check()
             };
-            problem.map_err(|problem| {
-                let (line, column) = (case.referenced.line(), case.referenced.column());
-                format!("line {line} column {column}: case {:?}: {problem}", case.value.name)
+            problem.map_err(|problem| SpecificationError::Case {
+                line: case.referenced.line(),
+                column: case.referenced.column(),
+                name: case.value.name.clone(),
+                problem,
             })?;
         }
         Ok(())
@@ -258,16 +314,16 @@ impl Specification {
 }
 
 impl Case {
-    fn check(&self) -> Result<(), String> {
+    fn check(&self) -> Result<(), CaseError> {
         let is_update = self.operation == Some(Operation::Update);
         match (&self.manifest, &self.request) {
-            (None, None) => return Err("it has neither manifest nor request".to_owned()),
-            (Some(_), Some(_)) => return Err("it has both manifest and request".to_owned()),
+            (None, None) => return Err(CaseError::NoRequest),
+            (Some(_), Some(_)) => return Err(CaseError::TwoRequests),
             (Some(_), None) if is_update && self.old.is_none() => {
-                return Err("an UPDATE needs old, the object as it was".to_owned());
+                return Err(CaseError::NoOld);
             }
             (Some(_), None) if !is_update && self.old.is_some() => {
-                return Err("only an UPDATE has old".to_owned());
+                return Err(CaseError::NeedlessOld);
             }
             (Some(_), None) => {}
             (None, Some(_)) => {
@@ -281,7 +337,7 @@ impl Case {
                     ("dryRun", self.dry_run.is_some()),
                 ];
                 if let Some((name, _)) = others.into_iter().find(|(_, given)| *given) {
-                    return Err(format!("the request says it all: {name} cannot stand beside it"));
+                    return Err(CaseError::BesideRequest(name));
                 }
             }
         }
@@ -316,7 +372,7 @@ impl Expectation {
         fields.into_iter().find(|(_, given)| *given).map(|(name, _)| name)
     }
 
-    fn check(&self, operation: Option<Operation>) -> Result<(), String> {
+    fn check(&self, operation: Option<Operation>) -> Result<(), CaseError> {
         let said = self.allowed.is_some()
             || self.of_denial().is_some()
             || self.of_object().is_some()
@@ -325,20 +381,20 @@ impl Expectation {
             || self.errors.is_some()
             || self.changes_again.is_some();
         if !said {
-            return Err("it expects nothing: say at least whether it is allowed".to_owned());
+            return Err(CaseError::ExpectsNothing);
         }
         if let (true, Some(field)) = (self.is_allowed(), self.of_denial()) {
-            return Err(format!("an allowed request has no {field}"));
+            return Err(CaseError::OnlyDenied(field));
         }
         if let (false, Some(field)) = (self.is_allowed(), self.of_object()) {
-            return Err(format!("a denied request has no object: {field} cannot be looked at"));
+            return Err(CaseError::OnlyAllowed(field));
         }
         let changed = self.object.is_some() || self.object_contains.is_some();
         if operation == Some(Operation::Delete) && changed {
-            return Err("what is deleted has no object afterwards".to_owned());
+            return Err(CaseError::Deleted);
         }
         if self.unchanged == Some(true) && changed {
-            return Err("an unchanged object need not be written down again".to_owned());
+            return Err(CaseError::Unchanged);
         }
         Ok(())
     }
@@ -347,15 +403,14 @@ impl Expectation {
 #[cfg(test)]
 mod tests {
     use super::{Specification, Text};
-    use crate::manifest;
+    use crate::input::manifest;
 
     const HEAD: &str = "cases:\n- name: a\n  manifest: pod.yaml\n";
 
     fn problem(text: &str) -> String {
-        let read: Result<Specification, String> = manifest::strict(text);
-        match read {
-            Err(error) => error,
-            Ok(specification) => specification.check().expect_err(text),
+        match manifest::parse_as::<Specification>(text) {
+            Err(error) => error.to_string(),
+            Ok(specification) => specification.check().expect_err(text).to_string(),
         }
     }
 
@@ -426,7 +481,7 @@ mod tests {
             ("{contains: a}", "a b", true),
             ("{contains: c}", "a b", false),
         ] {
-            let expected: Text = manifest::strict(expected).unwrap();
+            let expected: Text = manifest::parse_as(expected).unwrap();
             assert_eq!(expected.fits(text), fits, "{expected:?}");
         }
     }

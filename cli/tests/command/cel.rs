@@ -1,11 +1,13 @@
 //! `sallyport cel`: one expression for people, many as JSON lines.
 
-use crate::process::{run, run_with_input, sallyport};
-use serde_json::{Value, json};
 use std::fs;
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::process::Stdio;
+
+use serde_json::{Value, json};
 use tempfile::TempDir;
+
+use crate::process::{run, run_with_input, sallyport};
 
 const POD: &str =
     "apiVersion: v1\nkind: Pod\nmetadata: {name: web}\nspec: {containers: [{image: a}, {image: b}]}\n";

@@ -1,15 +1,17 @@
 //! SYS-7, all points.
 
-use crate::process::run;
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use tempfile::TempDir;
 use x509_parser::certificate::X509Certificate;
 use x509_parser::extensions::GeneralName;
 use x509_parser::pem::Pem;
+
+use crate::process::run;
 
 const FILES: [&str; 4] = ["ca.crt", "ca.key", "tls.crt", "tls.key"];
 

@@ -1,19 +1,20 @@
 //! A real API server with a release's objects in it, put there by hand.
 
-use crate::process::{Run, run};
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::time::SystemTime;
+
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use jiff::Timestamp;
 use sallyport_pki::authority::{AUTHORITY_LIFE, Algorithm, Authority, LEAF_LIFE};
 use sallyport_pki::names::{Extras, Member, Suite};
 use sallyport_pki::{Bundle, Identity, KeyPair, Stored};
 use sallyport_testkit::ControlPlane;
 use serde_json::{Value, json};
-use std::collections::BTreeMap;
-use std::path::Path;
-use std::time::SystemTime;
-use time::OffsetDateTime;
-use time::format_description::well_known::Rfc3339;
 use tokio::runtime::Runtime;
+
+use crate::process::{Run, run};
 
 pub(crate) const NAMESPACE: &str = "sallyport";
 
@@ -113,7 +114,7 @@ fn secret(name: &str, pair: KeyPair, bundle: &Bundle) -> Value {
 
 /// An instant as objects have it.
 pub(crate) fn written(time: SystemTime) -> String {
-    OffsetDateTime::from(time).replace_nanosecond(0).unwrap().format(&Rfc3339).unwrap()
+    format!("{:.0}", Timestamp::try_from(time).unwrap())
 }
 
 /// The cert-rotators' Lease, renewed at that time, with conditions.

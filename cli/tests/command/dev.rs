@@ -1,16 +1,18 @@
 //! `sallyport dev` without a cluster.
 
-use crate::process::{recipes, run, sallyport, wait};
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
-use serde_json::{Value, json};
 use std::fs;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use serde_json::{Value, json};
 use tempfile::TempDir;
+
+use crate::process::{recipes, run, sallyport, wait};
 
 const START: Duration = Duration::from_secs(30);
 

@@ -1,11 +1,13 @@
 //! `sallyport doctor` against a real API server, with a release's objects put there by hand.
 
-use crate::cluster::{Cluster, NAMESPACE, lease};
-use crate::process::run;
+use std::time::{Duration, SystemTime};
+
 use sallyport_pki::Bundle;
 use sallyport_pki::names::Member;
 use serde_json::{Value, json};
-use std::time::{Duration, SystemTime};
+
+use crate::cluster::{Cluster, NAMESPACE, lease};
+use crate::process::run;
 
 const NAME: &str = "sallyport.sallyport";
 /// A leader that is heard of for as long as a test may take.

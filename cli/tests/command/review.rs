@@ -1,11 +1,13 @@
 //! `sallyport review`, with an embedded suite: real TLS and gRPC on loopback.
 
-use crate::process::{Run, recipes, run, run_with_input, sallyport};
-use serde_json::{Value, json};
 use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
+
+use serde_json::{Value, json};
 use tempfile::TempDir;
+
+use crate::process::{Run, recipes, run, run_with_input, sallyport};
 
 fn fixture(path: &str) -> PathBuf {
     recipes().join(path)

@@ -1,11 +1,13 @@
 //! `sallyport certs status`, `rotate`, `freeze` and `unfreeze`, against a real API server.
 
-use crate::cluster::{Cluster, NAMESPACE, lease, written};
-use crate::process::run;
+use std::time::{Duration, SystemTime};
+
 use clap::Parser as _;
 use sallyport_pki::names::Member;
 use serde_json::{Value, json};
-use std::time::{Duration, SystemTime};
+
+use crate::cluster::{Cluster, NAMESPACE, lease, written};
+use crate::process::run;
 
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 

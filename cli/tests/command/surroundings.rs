@@ -1,10 +1,12 @@
 //! `sallyport test`: what exists besides the object under review. Settings of policies, definitions of custom
 //! kinds, what users may do; given by the suite, by a case, or in a file beside the policies.
 
-use crate::process::{Run, sallyport};
-use serde_json::Value;
 use std::fs;
+
+use serde_json::Value;
 use tempfile::TempDir;
+
+use crate::process::{Run, sallyport};
 
 /// Both families of validations with settings in objects, and mutations of a custom kind.
 const POLICIES: &str = r#"

@@ -1,10 +1,12 @@
 //! `sallyport test`: suites that pass, fail, and cannot be read.
 
-use crate::process::{Run, recipes, run, sallyport};
-use serde_json::{Value, json};
 use std::fs;
 use std::path::Path;
+
+use serde_json::{Value, json};
 use tempfile::TempDir;
+
+use crate::process::{Run, recipes, run, sallyport};
 
 const POLICIES: &str = r#"
 apiVersion: sallyport.dev/v1alpha1

@@ -89,7 +89,7 @@ impl AskError {
 
     /// The error and its sources in one line.
     fn explain(&self) -> String {
-        let mut text = sallyport_policy::explain(self);
+        let mut text = sallyport_error_chain::format_chain(self);
         if let Some((end, _)) = text.char_indices().nth(MAX_ERROR) {
             text.truncate(end);
         }

@@ -24,6 +24,7 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use rustls::ClientConfig;
+use sallyport_error_chain::format_chain;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 use tonic::transport::Channel;
@@ -200,7 +201,9 @@ impl Balancer {
                     endpoint.mark_down();
                     next.push(Arc::new(endpoint));
                 }
-                Err(error) => tracing::error!(%error, "failed to prepare a backend's endpoint"),
+                Err(error) => {
+                    tracing::error!(error = format_chain(&error), "failed to prepare a backend's endpoint");
+                }
             }
         }
         next
@@ -316,7 +319,7 @@ impl Balancer {
             }
             Err(status) if is_lost_connection(status) => {
                 if endpoint.mark_down() {
-                    tracing::warn!(replica = %endpoint.address, error = %status, cause = ?status.source(), "lost a backend replica");
+                    tracing::warn!(replica = %endpoint.address, error = %status, cause = status.source().map(format_chain), "lost a backend replica");
                     tokio::spawn(self.clone().probe(endpoint.clone()));
                 }
             }

@@ -17,6 +17,7 @@ use http::{Request, Response};
 use hyper::body::{Body, Incoming};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use rustls::ServerConfig;
+use sallyport_error_chain::format_chain;
 use tokio::net::TcpListener;
 use tokio::time::Instant;
 use tower::Service;
@@ -152,7 +153,7 @@ where
             .await
     };
     if let Err(error) = ended {
-        tracing::debug!(%error, cause = ?error.source(), "connection ended early");
+        tracing::debug!(%error, cause = error.source().map(format_chain), "connection ended early");
     }
 }
 

@@ -4,9 +4,8 @@ mod configuration;
 mod merge;
 mod params;
 
-use std::error::Error;
-
 use sallyport_cel::{CompileError, EvalError};
+use sallyport_error_chain::format_chain;
 use thiserror::Error;
 
 pub(crate) use self::configuration::ConfigurationError;
@@ -46,7 +45,7 @@ impl DefinitionError {
 
     /// The error and its sources in one line.
     pub(crate) fn explain(&self) -> String {
-        explain(self)
+        format_chain(self)
     }
 }
 
@@ -160,22 +159,6 @@ impl PolicyError {
 
     /// The error and its sources in one line.
     pub(crate) fn explain(&self) -> String {
-        explain(self)
+        format_chain(self)
     }
-}
-
-/// An error and its sources in one line, what repeats its source once.
-pub fn explain(error: &dyn Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        // Some errors repeat their source, as the API server's do.
-        let told = cause.to_string();
-        if !text.ends_with(&told) {
-            text.push_str(": ");
-            text.push_str(&told);
-        }
-        source = cause.source();
-    }
-    text
 }

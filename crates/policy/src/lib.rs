@@ -82,7 +82,7 @@ mod set;
 mod validate;
 
 pub use authorization::Unconnected;
-pub use error::{DefinitionError, explain};
+pub use error::DefinitionError;
 pub use mutate::mutation_set::{MutationSet, Mutations};
 pub use outcome::{Answer, Cause, Outcome, PolicyResult, PolicyState, PolicyStatus, ResultKind, Status};
 pub use request::{GroupVersionKind, GroupVersionResource, Operation, Request, Review, UserInfo};

@@ -10,6 +10,7 @@ use opentelemetry::trace::TracerProvider as _;
 use opentelemetry_otlp::SpanExporter;
 use opentelemetry_sdk::Resource;
 use opentelemetry_sdk::trace::SdkTracerProvider;
+use sallyport_error_chain::format_chain;
 use tracing::Subscriber;
 use tracing::level_filters::LevelFilter;
 use tracing_subscriber::filter::{EnvFilter, Targets};
@@ -73,7 +74,7 @@ impl Tracing {
         let flushed =
             tokio::task::spawn_blocking(move || provider.shutdown_with_timeout(FLUSH_TIMEOUT)).await;
         if let Ok(Err(error)) = flushed {
-            tracing::warn!(%error, "failed to send the last spans");
+            tracing::warn!(error = format_chain(&error), "failed to send the last spans");
         }
     }
 }

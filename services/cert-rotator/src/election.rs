@@ -15,6 +15,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta};
 use k8s_openapi::jiff::Timestamp;
 use kube::api::{Patch, PatchParams, PostParams};
 use kube::{Api, Client};
+use sallyport_error_chain::format_chain;
 use serde_json::{Value, json};
 use tokio::sync::{oneshot, watch};
 use tokio::task::JoinHandle;
@@ -138,7 +139,7 @@ impl Candidate {
             match attempt {
                 Ok(()) => last_error.clear(),
                 Err(error) => {
-                    let text = crate::registration::controller::chain(&error);
+                    let text = format_chain(&error);
                     if text == last_error {
                         debug!(error = text, "the Lease is still out of reach");
                     } else {
@@ -174,7 +175,7 @@ impl Candidate {
         if self.renewed.is_some()
             && let Err(error) = self.release().await
         {
-            debug!(error = crate::registration::controller::chain(&error), "failed to give the Lease up");
+            debug!(error = format_chain(&error), "failed to give the Lease up");
         }
     }
 

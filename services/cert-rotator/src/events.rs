@@ -7,6 +7,7 @@
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::Client;
 use kube::runtime::events::{Event, EventType, Recorder, Reporter};
+use sallyport_error_chain::format_chain;
 use tracing::debug;
 
 use crate::FIELD_MANAGER;
@@ -78,7 +79,7 @@ impl Events {
         let written = tokio::time::timeout(TIMEOUT, recorder.publish(&event, regarding)).await;
         match written {
             Ok(Ok(())) => {}
-            Ok(Err(error)) => debug!(reason, %error, "failed to write an Event"),
+            Ok(Err(error)) => debug!(reason, error = format_chain(&error), "failed to write an Event"),
             Err(_) => debug!(reason, "giving up on writing an Event"),
         }
     }

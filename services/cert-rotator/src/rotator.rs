@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use kube::Client;
+use sallyport_error_chain::format_chain;
 use sallyport_telemetry::Condition;
 use tokio::sync::Notify;
 use tracing::{error, info};
@@ -18,7 +19,6 @@ use crate::injection::{Injection, Injector};
 use crate::issuance::{Issuance, IssuanceError, Policy, Settled};
 use crate::metrics::Metrics;
 use crate::offers::Offers;
-use crate::registration::controller::chain;
 use crate::registration::live::Objects;
 use crate::registration::{Controller, Source};
 use crate::state::Phase;
@@ -247,10 +247,10 @@ impl<'a> Rotator<'a> {
             Err((task, error)) => {
                 self.metrics.failed(task);
                 let reason = if task == "certificates" { "CertificatesFailed" } else { "RegistrationFailed" };
-                self.conditions.set(Type::Ready, false, reason, &chain(error.as_ref()));
+                self.conditions.set(Type::Ready, false, reason, &format_chain(error.as_ref()));
                 let doubled = FIRST_RETRY.saturating_mul(1 << self.failures.min(8)).min(LONGEST_RETRY);
                 self.failures = self.failures.saturating_add(1);
-                error!(task, retry_seconds = doubled.as_secs(), "{}", chain(error.as_ref()));
+                error!(task, retry_seconds = doubled.as_secs(), "{}", format_chain(error.as_ref()));
                 doubled.mul_f64(0.75 + fastrand::f64() / 4.0)
             }
         }
@@ -419,7 +419,7 @@ impl<'a> Rotator<'a> {
         if let Some(controller) = self.controller.filter(|_| unregister)
             && let Err(error) = controller.unregister().await
         {
-            error!("failed to unregister: {}", chain(&error));
+            error!("failed to unregister: {}", format_chain(&error));
         }
     }
 }

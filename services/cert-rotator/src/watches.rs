@@ -14,6 +14,7 @@ use k8s_openapi::kube_aggregator::pkg::apis::apiregistration::v1::APIService;
 use kube::core::PartialObjectMeta;
 use kube::runtime::{WatchStreamExt as _, watcher};
 use kube::{Api, Client, Resource};
+use sallyport_error_chain::format_chain;
 use serde::de::DeserializeOwned;
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
@@ -126,7 +127,7 @@ where
                 Ok(Some(_)) => wake.notify_one(),
                 Ok(None) => return,
                 // The stream waits and begins anew; rounds go on without it meanwhile.
-                Err(error) => debug!(name, %error, "the watch was interrupted"),
+                Err(error) => debug!(name, error = format_chain(&error), "the watch was interrupted"),
             }
         }
     })

@@ -9,6 +9,7 @@ use axum::Router;
 use axum::body::Body;
 use axum::routing::post;
 use prometheus::Registry;
+use sallyport_error_chain::format_chain;
 use sallyport_net::https::{self, Options};
 use sallyport_net::listener::OpenConnections;
 use sallyport_net::{
@@ -169,7 +170,7 @@ impl Front {
                 let router = router(&self.state);
                 https::serve(self.listener, tls, router, self.options, self.open, self.shutdown).await;
             }
-            Err(error) => tracing::error!(%error, "failed to configure TLS"),
+            Err(error) => tracing::error!(error = format_chain(&error), "failed to configure TLS"),
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use std::error::Error;
 
+use sallyport_error_chain::causes;
 use tonic::{Code, Status};
 
 /// Returns whether tonic's own client made the status from `grpc-timeout`, perhaps a moment before our timer fired. It
@@ -39,16 +40,6 @@ pub(super) fn clarify(status: Status) -> Status {
 /// Returns whether the connection ended before it took the call.
 fn was_never_sent(status: &Status) -> bool {
     causes(status).any(|cause| cause.downcast_ref::<hyper::Error>().is_some_and(hyper::Error::is_canceled))
-}
-
-/// What a status was made from, outermost first.
-fn causes(status: &Status) -> impl Iterator<Item = &(dyn Error + 'static)> {
-    let mut next = status.source();
-    std::iter::from_fn(move || {
-        let cause = next?;
-        next = cause.source();
-        Some(cause)
-    })
 }
 
 #[cfg(test)]

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant, SystemTime};
 use k8s_openapi::api::core::v1::{ObjectReference, Secret};
 use kube::api::{DynamicObject, Patch, PatchParams};
 use kube::{Api, Client};
+use sallyport_error_chain::format_chain;
 use serde_json::json;
 use tracing::{error, info, warn};
 
@@ -19,7 +20,6 @@ use crate::access::{AccessError, Verb, call};
 use crate::backoff::Backoff;
 use crate::events::Events;
 use crate::metrics::Metrics;
-use crate::registration::controller::chain;
 use crate::watches::Watched;
 
 /// The shortest time between two writes to one object, whatever they are for: whoever may change an object or a
@@ -382,7 +382,7 @@ impl Injector {
     /// Tells of a failure. Returns when to look again at the latest.
     async fn failed(&mut self, target: &Target, failure: InjectionError) -> Option<Duration> {
         let label = target.to_string();
-        let trouble = chain(&failure);
+        let trouble = format_chain(&failure);
         self.metrics.injection_failed(&label);
         let now = Instant::now();
         let patience = self.patience.entry(target.clone()).or_default();

@@ -16,6 +16,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Api;
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions};
 use rustls::pki_types::CertificateDer;
+use sallyport_error_chain::format_chain;
 use sallyport_pki::certificate::MAX_PEM;
 use sallyport_pki::request::Subject;
 use sallyport_pki::{Algorithm, Bundle, Certificate, KeyPair, LeafRequest, Renewal, SigningRequest, check};
@@ -193,7 +194,7 @@ impl<'a> Signer<'a> {
         if let Err(error) = deleted
             && !error.is_overtaken()
         {
-            warn!(error = ?anyhow::Error::from(error), "failed to delete a certificate signing request");
+            warn!(error = format_chain(&error), "failed to delete a certificate signing request");
         }
     }
 }

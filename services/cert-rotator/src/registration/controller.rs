@@ -6,6 +6,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use k8s_openapi::api::rbac::v1::ClusterRole;
 use kube::Api;
+use sallyport_error_chain::format_chain;
 use sallyport_pki::Bundle;
 use serde_json::Value;
 use tracing::{info, warn};
@@ -206,7 +207,7 @@ impl Controller {
             };
             faults.extend(fault.map(|fault| format!("the {} {name} {fault}", kind.kind())));
             if let Err(reason) = prove(self.objects.client(), &described.targets, bundle, now).await {
-                faults.push(chain(&reason));
+                faults.push(format_chain(&reason));
             }
         }
         Ok(faults)
@@ -277,7 +278,7 @@ impl Controller {
 
     async fn unpromoted(&mut self, lack: &Lack, of: &Pending, begun: Instant) -> Duration {
         match &mut self.promotion {
-            Some(promotion) => promotion.lacks(chain(lack), of, begun).await,
+            Some(promotion) => promotion.lacks(format_chain(lack), of, begun).await,
             None => SOON,
         }
     }
@@ -382,7 +383,7 @@ impl Controller {
                     if let Unproven::Access(error) = reason {
                         return Err(error);
                     }
-                    self.unproven(name, chain(&reason));
+                    self.unproven(name, format_chain(&reason));
                     return Ok(Some(SOON));
                 }
                 if live.is_none() && described.targets.iter().any(Target::is_service) {
@@ -484,18 +485,6 @@ fn fingerprint(wanted: &Value) -> u64 {
     let mut hasher = DefaultHasher::new();
     wanted.to_string().hash(&mut hasher);
     hasher.finish()
-}
-
-/// An error with its sources, in one line.
-pub(crate) fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(error) = source {
-        text.push_str(": ");
-        text.push_str(&error.to_string());
-        source = error.source();
-    }
-    text
 }
 
 fn sooner(one: Option<Duration>, other: Option<Duration>) -> Option<Duration> {

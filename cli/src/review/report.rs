@@ -1,18 +1,17 @@
 //! What came of reviews, for people and for machines.
 
-use crate::review::{Decision, Outcome, Subject, Verdict};
-use crate::terminal::{BAD, GOOD, NOTICE, PLACE, QUIET, STRONG, plain};
-use crate::yaml;
+use std::io::{self, Write};
+
 use clap::ValueEnum;
 use serde_json::{Map, Value, json};
-use similar::{ChangeTag, TextDiff};
-use std::io::{self, Write};
-use std::time::Duration;
 
-/// Lines around a change.
-const CONTEXT: usize = 3;
-/// After this a difference need not be the shortest any more.
-const DIFF_TIME: Duration = Duration::from_secs(2);
+use super::decision::{Decision, Outcome, Subject, Verdict};
+use crate::output::difference::write_difference;
+use crate::output::terminal::{BAD, GOOD, NOTICE, QUIET, STRONG, plain, write_indented};
+use crate::output::yaml;
+
+/// Column of the further lines of a message.
+const COLUMN: usize = 20;
 
 /// How the outcome is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -40,14 +39,14 @@ impl Report {
     /// Adds what came of one review. `before` is the object as it was sent.
     pub(crate) fn add(&mut self, subject: &Subject, before: &Value, outcome: &Outcome) -> anyhow::Result<()> {
         if self.format != Format::Text {
-            self.collected.push(machine(subject, before, outcome));
+            self.collected.push(to_json(subject, before, outcome));
             return Ok(());
         }
         let mut output = anstream::stdout().lock();
         if std::mem::replace(&mut self.written, true) {
             writeln!(output)?;
         }
-        text(&mut output, subject, before, outcome)?;
+        write_text(&mut output, subject, before, outcome)?;
         Ok(())
     }
 
@@ -63,7 +62,7 @@ impl Report {
     }
 }
 
-fn machine(subject: &Subject, before: &Value, outcome: &Outcome) -> Value {
+fn to_json(subject: &Subject, before: &Value, outcome: &Outcome) -> Value {
     let identity = &subject.identity;
     let api_version = if identity.group.is_empty() {
         identity.version.clone()
@@ -76,7 +75,7 @@ fn machine(subject: &Subject, before: &Value, outcome: &Outcome) -> Value {
         "kind": identity.kind,
         "operation": subject.operation,
         "allowed": allowed,
-        "decisions": outcome.decisions.iter().map(machine_decision).collect::<Vec<_>>(),
+        "decisions": outcome.decisions.iter().map(decision_to_json).collect::<Vec<_>>(),
         "object": outcome.object.as_ref().unwrap_or(before),
     });
     for (field, value) in [
@@ -91,7 +90,7 @@ fn machine(subject: &Subject, before: &Value, outcome: &Outcome) -> Value {
     review
 }
 
-fn machine_decision(decision: &Decision) -> Value {
+fn decision_to_json(decision: &Decision) -> Value {
     let mut value = Map::new();
     value.insert("door".to_owned(), json!(decision.door.name()));
     value.insert("allowed".to_owned(), json!(matches!(decision.verdict, Verdict::Allowed)));
@@ -112,7 +111,12 @@ fn machine_decision(decision: &Decision) -> Value {
     Value::Object(value)
 }
 
-fn text(output: &mut impl Write, subject: &Subject, before: &Value, outcome: &Outcome) -> anyhow::Result<()> {
+fn write_text(
+    output: &mut impl Write,
+    subject: &Subject,
+    before: &Value,
+    outcome: &Outcome,
+) -> anyhow::Result<()> {
     let (style, word) = if outcome.failed() {
         (BAD, "failed")
     } else if outcome.denied() {
@@ -130,16 +134,16 @@ fn text(output: &mut impl Write, subject: &Subject, before: &Value, outcome: &Ou
         plain(&subject_text)
     )?;
     for decision in &outcome.decisions {
-        decided(output, decision)?;
+        write_decision(output, decision)?;
     }
     if let Some(after) = &outcome.object {
         let labels = ["received", "changed"];
-        difference(output, "", labels, &yaml::document(before)?, &yaml::document(after)?)?;
+        write_difference(output, "", labels, &yaml::document(before)?, &yaml::document(after)?)?;
     }
     Ok(())
 }
 
-fn decided(output: &mut impl Write, decision: &Decision) -> io::Result<()> {
+fn write_decision(output: &mut impl Write, decision: &Decision) -> io::Result<()> {
     let door = format!("{:<15}", decision.door.name());
     match &decision.verdict {
         Verdict::Allowed if decision.patch.is_empty() => {
@@ -155,78 +159,42 @@ fn decided(output: &mut impl Write, decision: &Decision) -> io::Result<()> {
                 status.get("code").and_then(Value::as_u64).map(|code| format!(" {code}")).unwrap_or_default();
             let said = ["message", "reason"].iter().find_map(|field| status.get(*field)?.as_str());
             write!(output, "  {door} {BAD}denied{code}{BAD:#}")?;
-            indented(output, &format!(": {}", said.unwrap_or("no reason is given")))?;
+            write_indented(output, COLUMN, &format!(": {}", said.unwrap_or("no reason is given")))?;
             let causes = status.get("details").and_then(|details| details.get("causes")?.as_array());
             for cause in causes.into_iter().flatten() {
                 let text = |name: &str| cause.get(name).and_then(Value::as_str).unwrap_or_default();
                 let (field, message) = (text("field"), text("message"));
                 let colon = if field.is_empty() || message.is_empty() { "" } else { ": " };
                 write!(output, "{:18}- {STRONG}{}{STRONG:#}{colon}", "", plain(field))?;
-                indented(output, message)?;
+                write_indented(output, COLUMN, message)?;
             }
         }
         Verdict::Failed(failure) => {
             let code = failure.code.map(|code| format!(" {code}")).unwrap_or_default();
             let policy = decision.door.failure_policy();
             write!(output, "  {door} {BAD}no decision{code}{BAD:#} (failurePolicy: {policy})")?;
-            indented(output, &format!(": {}", failure.message))?;
+            write_indented(output, COLUMN, &format!(": {}", failure.message))?;
         }
     }
     for warning in &decision.warnings {
         write!(output, "{:18}{NOTICE}warning{NOTICE:#}", "")?;
-        indented(output, &format!(": {warning}"))?;
+        write_indented(output, COLUMN, &format!(": {warning}"))?;
     }
     for (key, value) in &decision.audit_annotations {
         write!(output, "{:18}{QUIET}audit{QUIET:#} {}", "", plain(key))?;
-        indented(output, &format!(": {value}"))?;
-    }
-    Ok(())
-}
-
-/// Writes a text to the end of the line; further lines of it stand below each other.
-fn indented(output: &mut impl Write, text: &str) -> io::Result<()> {
-    let text = plain(text.trim_end());
-    for (index, line) in text.split('\n').enumerate() {
-        if index > 0 {
-            write!(output, "\n{:20}", "")?;
-        }
-        output.write_all(line.as_bytes())?;
-    }
-    writeln!(output)
-}
-
-/// Writes the lines in which two texts differ, each after `indent`.
-pub(crate) fn difference(
-    output: &mut impl Write,
-    indent: &str,
-    [old, new]: [&str; 2],
-    before: &str,
-    after: &str,
-) -> io::Result<()> {
-    let (before, after) = (plain(before), plain(after));
-    let difference = TextDiff::configure().timeout(DIFF_TIME).diff_lines(before.as_ref(), after.as_ref());
-    writeln!(output, "{indent}{BAD}--- {old}{BAD:#}\n{indent}{GOOD}+++ {new}{GOOD:#}")?;
-    for hunk in difference.unified_diff().context_radius(CONTEXT).iter_hunks() {
-        writeln!(output, "{indent}{PLACE}{}{PLACE:#}", hunk.header().to_string().trim_end())?;
-        for change in hunk.iter_changes() {
-            let line = change.value().trim_end_matches('\n');
-            match change.tag() {
-                ChangeTag::Equal => writeln!(output, "{indent} {line}")?,
-                ChangeTag::Delete => writeln!(output, "{indent}{BAD}-{line}{BAD:#}")?,
-                ChangeTag::Insert => writeln!(output, "{indent}{GOOD}+{line}{GOOD:#}")?,
-            }
-        }
+        write_indented(output, COLUMN, &format!(": {value}"))?;
     }
     Ok(())
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{machine, text};
-    use crate::door::Door;
-    use crate::manifest::Identity;
-    use crate::review::{Decision, Failure, Outcome, Subject, Verdict};
     use serde_json::{Value, json};
+
+    use super::{to_json, write_text};
+    use crate::door::Door;
+    use crate::input::manifest::Identity;
+    use crate::review::decision::{Decision, Failure, Outcome, Subject, Verdict};
 
     fn subject(object: &Value) -> Subject {
         Subject { identity: Identity::of(object), operation: "CREATE".into() }
@@ -238,7 +206,7 @@ mod tests {
 
     fn written(before: &Value, outcome: &Outcome) -> String {
         let mut bytes = Vec::new();
-        text(&mut bytes, &subject(before), before, outcome).unwrap();
+        write_text(&mut bytes, &subject(before), before, outcome).unwrap();
         anstream::adapter::strip_str(&String::from_utf8(bytes).unwrap()).to_string()
     }
 
@@ -303,9 +271,9 @@ Pod n/a-* CREATE: denied
                 text.contains("no decision 503 (failurePolicy: ") && text.contains("no mutator"),
                 "{text}"
             );
-            let machine = machine(&subject(&object), &object, &outcome);
-            assert_eq!(machine["allowed"], allowed);
-            assert_eq!(machine["decisions"][0]["error"]["ignored"], allowed);
+            let written = to_json(&subject(&object), &object, &outcome);
+            assert_eq!(written["allowed"], allowed);
+            assert_eq!(written["decisions"][0]["error"]["ignored"], allowed);
         }
     }
 }

@@ -1,12 +1,13 @@
 //! What the processes of a release have loaded, as their admin pages say through the API server's pod proxy.
 
-use crate::cluster::{Cluster, Read, Unread, without_managed_fields};
-use crate::installation::Installation;
-use crate::inventory::Inventory;
 use futures::StreamExt as _;
 use sallyport_pki::names::Member;
 use serde::Deserialize;
 use serde_json::Value;
+
+use crate::cluster::installation::Installation;
+use crate::cluster::inventory::Inventory;
+use crate::cluster::{Cluster, Read, Unread, without_managed_fields};
 
 /// How many processes are asked at a time.
 const CONCURRENCY: usize = 8;
@@ -66,7 +67,7 @@ impl Process {
     }
 
     /// The same for people.
-    pub(crate) fn says(&self, inventory: &Inventory) -> Option<String> {
+    pub(crate) fn describe(&self, inventory: &Inventory) -> Option<String> {
         match (self.loaded(inventory), &self.page) {
             (Loaded::Unknown, Err(unread)) => Some(format!("could not be asked: {unread}")),
             (Loaded::OtherCertificate, Ok(page)) => {
@@ -80,23 +81,24 @@ impl Process {
 }
 
 /// The pods of a release.
-pub(crate) async fn pods(cluster: &Cluster, installation: &Installation) -> Read<Vec<Value>> {
-    let path = format!("/api/v1/namespaces/{}/pods", installation.namespace);
-    cluster.list(&path, &installation.selector(), without_managed_fields).await
+pub(crate) async fn list_pods(cluster: &Cluster, installation: &Installation) -> Read<Vec<Value>> {
+    let pods = installation.collection("/api/v1", "pods");
+    cluster.list(&pods, &installation.selector(), without_managed_fields).await
 }
 
 /// Asks the processes of these pods.
-pub(crate) async fn processes(
+pub(crate) async fn ask_processes(
     cluster: &Cluster,
     installation: &Installation,
     pods: &[Value],
 ) -> Vec<Process> {
-    let asked = pods.iter().filter_map(place).take(MAX_PROCESSES).map(|(pod, member, port)| async move {
+    let places = pods.iter().filter_map(Place::of).take(MAX_PROCESSES);
+    let asked = places.map(|Place { pod, member, port }| async move {
         let page = match port {
             None => Err(Unread::Failed("it has no address yet".to_owned())),
             Some(port) => {
                 let page = sallyport_telemetry::certificate::PAGE;
-                let shown = cluster.shown(&installation.namespace, &pod, port, page).await;
+                let shown = cluster.read_page(&installation.namespace, &pod, port, page).await;
                 shown.and_then(|shown| {
                     let wrong = |_| Unread::Failed("its page says something else".to_owned());
                     serde_json::from_slice(&shown).map_err(wrong)
@@ -108,27 +110,39 @@ pub(crate) async fn processes(
     futures::stream::iter(asked).buffered(CONCURRENCY).collect().await
 }
 
-/// Name, service and admin port of a pod that has something loaded; the port is absent until it has an address.
-fn place(pod: &Value) -> Option<(String, Member, Option<u16>)> {
-    let component = pod.pointer("/metadata/labels/app.kubernetes.io~1component")?.as_str()?;
-    let member = Member::ALL.into_iter().find(|member| member.word() == component)?;
-    let name = pod.pointer("/metadata/name")?.as_str()?.to_owned();
-    let phase = pod.pointer("/status/phase").and_then(Value::as_str);
-    pod.pointer("/spec/nodeName")?;
-    if matches!(phase, Some("Succeeded" | "Failed")) {
-        return None;
+/// Where a process that has something loaded is asked.
+#[derive(Debug, PartialEq, Eq)]
+struct Place {
+    pod: String,
+    member: Member,
+    /// Of the admin endpoint; absent until the pod has an address.
+    port: Option<u16>,
+}
+
+impl Place {
+    fn of(pod: &Value) -> Option<Self> {
+        let component = pod.pointer("/metadata/labels/app.kubernetes.io~1component")?.as_str()?;
+        let member = Member::ALL.into_iter().find(|member| member.word() == component)?;
+        let pod_name = pod.pointer("/metadata/name")?.as_str()?.to_owned();
+        let phase = pod.pointer("/status/phase").and_then(Value::as_str);
+        pod.pointer("/spec/nodeName")?;
+        if matches!(phase, Some("Succeeded" | "Failed")) {
+            return None;
+        }
+        let containers = pod.pointer("/spec/containers").and_then(Value::as_array);
+        let ports =
+            containers.into_iter().flatten().filter_map(|container| container.get("ports")?.as_array());
+        let admin = ports.flatten().find(|port| port.get("name").and_then(Value::as_str) == Some("admin"));
+        let port = admin.and_then(|port| u16::try_from(port.get("containerPort")?.as_u64()?).ok());
+        let address = pod.pointer("/status/podIP").and_then(Value::as_str);
+        let port = port.filter(|_| address.is_some_and(|address| !address.is_empty()));
+        Some(Self { pod: pod_name, member, port })
     }
-    let containers = pod.pointer("/spec/containers").and_then(Value::as_array);
-    let ports = containers.into_iter().flatten().filter_map(|container| container.get("ports")?.as_array());
-    let admin = ports.flatten().find(|port| port.get("name").and_then(Value::as_str) == Some("admin"));
-    let port = admin.and_then(|port| u16::try_from(port.get("containerPort")?.as_u64()?).ok());
-    let address = pod.pointer("/status/podIP").and_then(Value::as_str);
-    Some((name, member, port.filter(|_| address.is_some_and(|address| !address.is_empty()))))
 }
 
 /// What a process shows that has loaded what a Secret holds.
 #[cfg(test)]
-pub(crate) fn page_of(holding: &crate::inventory::Holding) -> Page {
+pub(crate) fn page_of(holding: &crate::cluster::inventory::Holding) -> Page {
     Page {
         serial: holding.certificate().unwrap().serial(),
         not_after: 0,
@@ -138,9 +152,10 @@ pub(crate) fn page_of(holding: &crate::inventory::Holding) -> Page {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
-    use crate::inventory::fixtures::{sound, today};
     use serde_json::json;
+
+    use super::*;
+    use crate::cluster::inventory::fixtures::{sound, today};
 
     #[test]
     fn a_process_is_compared_with_what_is_stored() {
@@ -159,7 +174,7 @@ mod tests {
             (process(Err(Unread::TooMuch)), Loaded::Unknown, Some("could not be asked")),
         ] {
             assert_eq!(process.loaded(&inventory), loaded);
-            let says = process.says(&inventory);
+            let says = process.describe(&inventory);
             assert_eq!(says.is_some(), said.is_some());
             assert!(says.unwrap_or_default().contains(said.unwrap_or_default()));
         }
@@ -186,7 +201,7 @@ mod tests {
             (pod("cert-rotator", Some("n"), "Running", "10.0.0.1"), None),
             (json!({}), None),
         ] {
-            assert_eq!(place(&pod).map(|(_, _, port)| port), wanted, "{pod}");
+            assert_eq!(Place::of(&pod).map(|place| place.port), wanted, "{pod}");
         }
     }
 }

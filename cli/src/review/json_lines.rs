@@ -3,17 +3,21 @@
 //! Many are under way at once, however slowly one is decided. A line costs at most its own answer: whatever is
 //! wrong with it is said on its line, and the next one is answered.
 
-use crate::review::{Outcome, Reviewer, Tally, Verdict};
+use std::collections::BTreeMap;
+use std::io::{self, BufWriter, Write as _};
+use std::sync::Arc;
+
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use futures::{FutureExt as _, StreamExt as _};
 use sallyport_admission::Review;
 use serde_json::{Map, Value, json};
-use std::collections::BTreeMap;
-use std::io::{self, BufRead, BufWriter, Read as _, Write as _};
-use std::sync::Arc;
 use tokio::sync::mpsc;
+
+use super::decision::{Outcome, Tally, Verdict};
+use super::reviewer::Reviewer;
+use crate::input::lines::{Line, read_lines};
 
 /// Reviews under way at once: enough to keep a front busy, few enough to be below its limits.
 const CONCURRENCY: usize = 32;
@@ -21,12 +25,12 @@ const CONCURRENCY: usize = 32;
 const MAX_LINE: u64 = 16 << 20;
 
 /// Answers standard input on standard output until it ends.
-pub(crate) async fn answer(reviewer: Reviewer) -> anyhow::Result<Tally> {
+pub(crate) async fn answer_lines(reviewer: Reviewer) -> anyhow::Result<Tally> {
     let (sender, mut receiver) = mpsc::channel(CONCURRENCY);
     // A thread, for reading standard input cannot be interrupted: it must not keep the process from ending.
-    std::thread::Builder::new()
-        .name("standard-input".to_owned())
-        .spawn(move || read(&mut io::stdin().lock(), |line| sender.blocking_send(line).is_ok()))?;
+    std::thread::Builder::new().name("standard-input".to_owned()).spawn(move || {
+        read_lines(&mut io::stdin().lock(), MAX_LINE, |line| sender.blocking_send(line).is_ok());
+    })?;
     let lines = futures::stream::poll_fn(move |context| receiver.poll_recv(context));
     let reviewer = Arc::new(reviewer);
     // Each a task of its own, so that parsing takes all processors.
@@ -58,42 +62,6 @@ pub(crate) async fn answer(reviewer: Reviewer) -> anyhow::Result<Tally> {
     Ok(tally)
 }
 
-/// What one line held.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Line {
-    /// Its bytes, with the line break.
-    Text(Vec<u8>),
-    /// It was longer than is taken.
-    TooLong,
-}
-
-/// Reads lines, each of bounded length, until the input ends or nobody takes them. Blank lines are passed over.
-fn read(input: &mut impl BufRead, mut give: impl FnMut(io::Result<Line>) -> bool) {
-    while let Some(line) = next(input, MAX_LINE).transpose() {
-        let ended = line.is_err();
-        if !give(line) || ended {
-            return;
-        }
-    }
-}
-
-/// The next line that is not blank, of at most `longest` bytes; `None` at the end of the input.
-pub(crate) fn next(input: &mut impl BufRead, longest: u64) -> io::Result<Option<Line>> {
-    loop {
-        let mut text = Vec::new();
-        if input.take(longest + 1).read_until(b'\n', &mut text)? == 0 {
-            return Ok(None);
-        }
-        if text.len() as u64 > longest && !text.ends_with(b"\n") {
-            input.skip_until(b'\n')?;
-            return Ok(Some(Line::TooLong));
-        }
-        if !text.trim_ascii().is_empty() {
-            return Ok(Some(Line::Text(text)));
-        }
-    }
-}
-
 async fn answer_line(
     reviewer: &Reviewer,
     number: usize,
@@ -117,11 +85,11 @@ async fn answer_line(
         return error(failure.code, &failure.message);
     }
     let tally = Tally { denied: outcome.denied(), failed: false };
-    Ok((join(&outcome, &uid, api_version.as_str()).to_string(), tally))
+    Ok((join_decisions(&outcome, &uid, api_version.as_str()).to_string(), tally))
 }
 
 /// One answer from those of all doors.
-fn join(outcome: &Outcome, uid: &str, api_version: &str) -> Value {
+fn join_decisions(outcome: &Outcome, uid: &str, api_version: &str) -> Value {
     let mut response = Map::new();
     response.insert("uid".to_owned(), json!(uid));
     response.insert("allowed".to_owned(), json!(!outcome.denied()));
@@ -156,40 +124,13 @@ fn join(outcome: &Outcome, uid: &str, api_version: &str) -> Value {
 
 #[cfg(test)]
 mod tests {
-    use super::{Line, MAX_LINE, join, read};
-    use crate::door::Door;
-    use crate::review::{Decision, Outcome, Verdict};
     use base64::Engine as _;
     use base64::engine::general_purpose::STANDARD;
     use serde_json::{Value, json};
 
-    fn lines(input: &[u8]) -> Vec<Line> {
-        let mut lines = Vec::new();
-        read(&mut &*input, |line| {
-            lines.push(line.unwrap());
-            true
-        });
-        lines
-    }
-
-    #[test]
-    fn lines_end_with_the_input_too_and_blank_ones_are_none() {
-        let text = |text: &str| Line::Text(text.as_bytes().to_vec());
-        assert_eq!(lines(b""), []);
-        assert_eq!(lines(b"\n \r\n\t\n"), []);
-        assert_eq!(lines(b"a\n\nb\r\nc"), [text("a\n"), text("b\r\n"), text("c")]);
-    }
-
-    #[test]
-    fn a_line_without_end_is_skipped_to_its_end() {
-        let mut input = vec![b'x'; usize::try_from(MAX_LINE).unwrap() + 10];
-        input.extend(b"\nnext\n");
-        assert_eq!(lines(&input), [Line::TooLong, Line::Text(b"next\n".to_vec())]);
-        // The longest one that is taken.
-        let mut input = vec![b'x'; usize::try_from(MAX_LINE).unwrap()];
-        input.push(b'\n');
-        assert!(matches!(lines(&input).as_slice(), [Line::Text(_)]));
-    }
+    use super::join_decisions;
+    use crate::door::Door;
+    use crate::review::decision::{Decision, Outcome, Verdict};
 
     fn decision(door: Door, verdict: Verdict, patch: &Value) -> Decision {
         Decision {
@@ -212,7 +153,7 @@ mod tests {
             ],
             object: None,
         };
-        let joined = join(&outcome, "u", "admission.k8s.io/v1beta1");
+        let joined = join_decisions(&outcome, "u", "admission.k8s.io/v1beta1");
         assert_eq!(
             (&joined["apiVersion"], &joined["kind"]),
             (&json!("admission.k8s.io/v1beta1"), &json!("AdmissionReview"))
@@ -226,7 +167,7 @@ mod tests {
         // C-25: a denial has a status and no patch.
         let status = json!({"code": 403, "message": "no"}).as_object().cloned().unwrap();
         outcome.decisions.push(decision(Door::ValidateFail, Verdict::Denied(status), &Value::Null));
-        let response = join(&outcome, "u", "admission.k8s.io/v1")["response"].take();
+        let response = join_decisions(&outcome, "u", "admission.k8s.io/v1")["response"].take();
         assert_eq!((&response["allowed"], &response["status"]["code"]), (&json!(false), &json!(403)));
         assert!(response.get("patch").is_none() && response.get("patchType").is_none());
     }

@@ -3,6 +3,11 @@
 //! It behaves like an API server: HTTP/1.1, a certificate that must verify for the host called, and another try
 //! when the front asks for one with `Retry-After`.
 
+use std::error::Error;
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
 use bytes::Bytes;
 use http::header::{CONTENT_TYPE, HOST, RETRY_AFTER};
 use http::{HeaderValue, Method, Request, Uri};
@@ -13,10 +18,7 @@ use parking_lot::Mutex;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, RootCertStore};
-use std::error::Error;
-use std::io;
-use std::sync::Arc;
-use std::time::Duration;
+use sallyport_error_chain::format_chain;
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
@@ -215,7 +217,7 @@ impl Client {
             handshake.map_err(|source| ClientError::Broken { address: self.address(), source })?;
         tokio::spawn(async move {
             if let Err(error) = connection.await {
-                tracing::debug!(%error, "connection ended early");
+                tracing::debug!(error = format_chain(&error), "connection ended early");
             }
         });
         Ok(sender)

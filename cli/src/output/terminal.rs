@@ -1,9 +1,11 @@
 //! What is written for people: colours, and text that cannot play tricks on a terminal.
 
-use anstyle::{AnsiColor, Style};
 use std::borrow::Cow;
 use std::fmt::Write as _;
-use std::io::Write as _;
+use std::io::{self, Write as _};
+
+use anstyle::{AnsiColor, Style};
+use sallyport_error_chain::format_chain;
 
 /// Headings and names.
 pub(crate) const STRONG: Style = Style::new().bold();
@@ -41,21 +43,32 @@ fn is_trick(character: char) -> bool {
         || matches!(character, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
+/// Writes a message to the end of the line; its further lines begin at `column`.
+pub(crate) fn write_indented(output: &mut impl io::Write, column: usize, message: &str) -> io::Result<()> {
+    for (index, line) in plain(message.trim_end()).split('\n').enumerate() {
+        if index > 0 {
+            write!(output, "\n{:column$}", "")?;
+        }
+        output.write_all(line.as_bytes())?;
+    }
+    writeln!(output)
+}
+
 /// Writes a line to standard error. If nobody reads it, that is no reason to stop.
-pub(crate) fn say(line: &str) {
+pub(crate) fn print_note(line: &str) {
     let _ = writeln!(anstream::stderr(), "{line}");
 }
 
 /// Writes an error with its causes to standard error.
-pub(crate) fn complain(error: &anyhow::Error) {
-    say(&format!("{BAD}error{BAD:#}: {}", plain(&format!("{error:#}"))));
+pub(crate) fn print_error(error: &anyhow::Error) {
+    print_note(&format!("{BAD}error{BAD:#}: {}", plain(&format_chain(error.as_ref()))));
 }
 
 /// Whether the reader of standard output went away.
 pub(crate) fn is_closed(error: &anyhow::Error) -> bool {
-    error.chain().any(|cause| {
-        cause.downcast_ref::<std::io::Error>().is_some_and(|e| e.kind() == std::io::ErrorKind::BrokenPipe)
-    })
+    error
+        .chain()
+        .any(|cause| cause.downcast_ref::<io::Error>().is_some_and(|e| e.kind() == io::ErrorKind::BrokenPipe))
 }
 
 #[cfg(test)]

@@ -1,9 +1,9 @@
 //! The certificates of a release as its Secrets hold them, judged: who issued each, whether it is trusted, until
 //! when, and what is wrong with it. Private keys are left where they are found.
 
-use crate::clock;
-use crate::cluster::{Cluster, Read};
-use crate::installation::Installation;
+use std::collections::BTreeMap;
+use std::time::{Duration, SystemTime};
+
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use sallyport_pki::authority::BACKDATE;
@@ -11,9 +11,10 @@ use sallyport_pki::names::Member;
 use sallyport_pki::stored::{CERTIFICATE, SUCCESSOR_CERTIFICATE, TRUST};
 use sallyport_pki::{Bundle, Certificate, CertificateError, check};
 use serde_json::Value;
-use std::collections::BTreeMap;
-use std::fmt::Write as _;
-use std::time::SystemTime;
+
+use crate::cluster::clock;
+use crate::cluster::installation::Installation;
+use crate::cluster::{Cluster, Read};
 
 /// Annotation of the authority's Secret: asks for another authority.
 pub(crate) const ROTATE: &str = "sallyport.dev/rotate";
@@ -21,6 +22,11 @@ pub(crate) const ROTATE: &str = "sallyport.dev/rotate";
 pub(crate) const ROTATED: &str = "sallyport.dev/rotated";
 /// Annotation of the authority's Secret: holds rotations and renewals, and says why.
 pub(crate) const FREEZE: &str = "sallyport.dev/freeze";
+
+/// A rotation that waits longer than this is stuck: the kubelet takes two minutes at most.
+pub(crate) const STUCK: Duration = Duration::from_secs(15 * 60);
+/// A request that nobody answers for so long is not being answered.
+pub(crate) const UNANSWERED: Duration = Duration::from_secs(5 * 60);
 
 /// What one Secret holds.
 #[derive(Clone, Debug, Default)]
@@ -304,21 +310,19 @@ pub(crate) fn is_overdue(certificate: &Certificate, now: SystemTime) -> bool {
 /// The first characters of an authority's key identifier, by which people tell authorities apart.
 pub(crate) fn key_id(id: Option<&[u8]>) -> String {
     let Some(id) = id.filter(|id| !id.is_empty()) else { return "unknown".to_owned() };
-    id.iter().take(4).fold(String::new(), |mut text, byte| {
-        // Writing to a String cannot fail.
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
+    hex::encode(id.get(..4).unwrap_or(id))
 }
 
 #[cfg(test)]
 pub(crate) mod fixtures {
-    use super::*;
+    use std::time::Duration;
+
     use sallyport_pki::authority::{AUTHORITY_LIFE, Algorithm, LEAF_LIFE};
     use sallyport_pki::names::{Extras, Suite};
     use sallyport_pki::{Authority, Identity, KeyPair, Stored};
     use serde_json::json;
-    use std::time::Duration;
+
+    use super::*;
 
     /// A day on which everything in tables happens.
     pub(crate) fn today() -> SystemTime {
@@ -375,11 +379,13 @@ pub(crate) mod fixtures {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
+    use serde_json::json;
+
     use super::fixtures::*;
     use super::*;
     use crate::cluster::Unread;
-    use serde_json::json;
-    use std::time::Duration;
 
     const DAY: Duration = Duration::from_hours(24);
 

@@ -1,14 +1,17 @@
 //! Manifests as users write them, and the AdmissionReviews that an API server would make of them.
 
-use crate::resource::CustomKinds;
+use std::fs::File;
+use std::io::{self, Read as _};
+use std::path::{Path, PathBuf};
+use std::string::FromUtf8Error;
+use std::sync::Arc;
+
 use clap::ValueEnum;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
-use std::fs::File;
-use std::io::{self, Read as _};
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
+
+use crate::input::resource::CustomKinds;
 
 /// Largest file, in bytes: twice what a front takes in one review.
 const MAX_FILE: u64 = 16 << 20;
@@ -38,24 +41,50 @@ pub(crate) enum ManifestError {
     #[error("{} is larger than {MAX_FILE} bytes", .0.display())]
     TooLarge(PathBuf),
     /// It is neither JSON nor YAML.
-    #[error("{} is neither JSON nor YAML: {message}", path.display())]
+    #[error("{} is neither JSON nor YAML: {problem}", path.display())]
     Malformed {
         /// The file.
         path: PathBuf,
         /// What is wrong, with line and column.
-        message: String,
+        problem: ContentError,
     },
     /// A document is no object.
-    #[error("{}: {message}", path.display())]
+    #[error("{}: {problem}", path.display())]
     Document {
         /// The file.
         path: PathBuf,
         /// What is wrong.
-        message: String,
+        problem: ContentError,
     },
     /// There is no earlier form of an object.
     #[error("--old has no {0}: an UPDATE needs the object as it was")]
     NoOld(String),
+}
+
+/// What is wrong with the content of a file.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ContentError {
+    /// It is not text.
+    #[error(transparent)]
+    Encoding(#[from] FromUtf8Error),
+    /// It is no YAML, or not of the type that it is read as.
+    #[error(transparent)]
+    Yaml(#[from] Box<serde_saphyr::Error>),
+    /// There is no thread to read it.
+    #[error("no thread to read it: {0}")]
+    Thread(io::Error),
+    /// The reader panicked.
+    #[error("the YAML reader panicked")]
+    Panicked,
+    /// A document is no object of Kubernetes.
+    #[error("an object needs apiVersion and kind")]
+    Untyped,
+    /// It has too many objects.
+    #[error("there are more than {MAX_OBJECTS} objects")]
+    TooMany,
+    /// It has not exactly one document.
+    #[error("one document is needed, and there are {0}")]
+    NotOne(usize),
 }
 
 /// An operation that manifests can be reviewed as.
@@ -120,13 +149,14 @@ pub(crate) struct Circumstances {
 }
 
 /// Reads a file of YAML documents or JSON; lists are taken apart.
-pub(crate) fn read(path: &Path) -> Result<Vec<Item>, ManifestError> {
+pub(crate) fn read_items(path: &Path) -> Result<Vec<Item>, ManifestError> {
     let input = File::open(path).map_err(|source| ManifestError::Read { path: path.to_owned(), source })?;
-    items(load(path, input)?).map_err(|message| ManifestError::Document { path: path.to_owned(), message })
+    take_apart(load(path, input)?)
+        .map_err(|problem| ManifestError::Document { path: path.to_owned(), problem })
 }
 
 /// Reads the one document, of whatever shape, of a file; of standard input if it is called `-`.
-pub(crate) fn document(path: &Path) -> Result<Value, ManifestError> {
+pub(crate) fn read_document(path: &Path) -> Result<Value, ManifestError> {
     let documents = if path.as_os_str() == "-" {
         load(Path::new("standard input"), io::stdin().lock())?
     } else {
@@ -135,56 +165,57 @@ pub(crate) fn document(path: &Path) -> Result<Value, ManifestError> {
         load(path, input)?
     };
     <[Value; 1]>::try_from(documents).map(|[document]| document).map_err(|documents| {
-        let message = format!("one document is needed, and there are {}", documents.len());
-        ManifestError::Document { path: path.to_owned(), message }
+        let problem = ContentError::NotOne(documents.len());
+        ManifestError::Document { path: path.to_owned(), problem }
     })
 }
 
 fn load(path: &Path, input: impl io::Read) -> Result<Vec<Value>, ManifestError> {
-    let text = text(path, input)?;
-    parse(&text).map_err(|message| ManifestError::Malformed { path: path.to_owned(), message })
+    let text = read_text(path, input)?;
+    parse(&text).map_err(|problem| ManifestError::Malformed { path: path.to_owned(), problem })
 }
 
 /// Reads the one document of a file as what it is to be, strictly: the errors say line and column.
-pub(crate) fn typed<T: DeserializeOwned + Send>(path: &Path) -> Result<T, ManifestError> {
+pub(crate) fn read_as<T: DeserializeOwned + Send>(path: &Path) -> Result<T, ManifestError> {
     let input = File::open(path).map_err(|source| ManifestError::Read { path: path.to_owned(), source })?;
-    strict(&text(path, input)?).map_err(|message| ManifestError::Document { path: path.to_owned(), message })
+    parse_as(&read_text(path, input)?)
+        .map_err(|problem| ManifestError::Document { path: path.to_owned(), problem })
 }
 
 /// Reads one YAML document as what it is to be.
-pub(crate) fn strict<T: DeserializeOwned + Send>(text: &str) -> Result<T, String> {
-    on_deep_stack(|| serde_saphyr::from_str_with_options(text, options()).map_err(|error| error.to_string()))
+pub(crate) fn parse_as<T: DeserializeOwned + Send>(text: &str) -> Result<T, ContentError> {
+    run_on_deep_stack(|| serde_saphyr::from_str_with_options(text, options()).map_err(Box::new))
 }
 
-fn text(path: &Path, input: impl io::Read) -> Result<String, ManifestError> {
+fn read_text(path: &Path, input: impl io::Read) -> Result<String, ManifestError> {
     let failed = |source| ManifestError::Read { path: path.to_owned(), source };
     let mut bytes = Vec::new();
     input.take(MAX_FILE + 1).read_to_end(&mut bytes).map_err(failed)?;
     if bytes.len() as u64 > MAX_FILE {
         return Err(ManifestError::TooLarge(path.to_owned()));
     }
-    let malformed = |message| ManifestError::Malformed { path: path.to_owned(), message };
-    String::from_utf8(bytes).map_err(|error| malformed(error.to_string()))
+    String::from_utf8(bytes)
+        .map_err(|error| ManifestError::Malformed { path: path.to_owned(), problem: error.into() })
 }
 
-fn parse(text: &str) -> Result<Vec<Value>, String> {
+fn parse(text: &str) -> Result<Vec<Value>, ContentError> {
     // JSON first: it is most of what machines write, and read ten times as fast.
     if text.trim_start().starts_with('{')
         && let Ok(document) = serde_json::from_str(text)
     {
         return Ok(vec![document]);
     }
-    on_deep_stack(|| {
-        serde_saphyr::from_multiple_with_options(text, options()).map_err(|error| error.to_string())
-    })
+    run_on_deep_stack(|| serde_saphyr::from_multiple_with_options(text, options()).map_err(Box::new))
 }
 
 /// On a stack of its own, so that the depth is the only bound.
-fn on_deep_stack<T: Send>(read: impl FnOnce() -> Result<T, String> + Send) -> Result<T, String> {
+fn run_on_deep_stack<T: Send>(
+    read: impl FnOnce() -> Result<T, Box<serde_saphyr::Error>> + Send,
+) -> Result<T, ContentError> {
     std::thread::scope(|scope| {
         let reader = std::thread::Builder::new().stack_size(STACK).spawn_scoped(scope, read);
-        let reader = reader.map_err(|error| format!("no thread to read it: {error}"))?;
-        reader.join().map_err(|_| "the YAML reader panicked".to_owned())?
+        let reader = reader.map_err(ContentError::Thread)?;
+        Ok(reader.join().map_err(|_| ContentError::Panicked)??)
     })
 }
 
@@ -203,7 +234,7 @@ fn options() -> serde_saphyr::Options {
 }
 
 /// Takes lists apart, of lists too.
-fn items(documents: Vec<Value>) -> Result<Vec<Item>, String> {
+fn take_apart(documents: Vec<Value>) -> Result<Vec<Item>, ContentError> {
     let mut items = Vec::new();
     // Backwards, so that the last is the next.
     let mut waiting: Vec<Value> =
@@ -212,7 +243,7 @@ fn items(documents: Vec<Value>) -> Result<Vec<Item>, String> {
         let text = |name: &str| document.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
         let (api_version, kind) = (text("apiVersion"), text("kind"));
         if api_version.is_empty() || kind.is_empty() {
-            return Err("an object needs apiVersion and kind".to_owned());
+            return Err(ContentError::Untyped);
         }
         let element = kind.strip_suffix("List").map(str::to_owned);
         match (element, document.get_mut("items").map(Value::take)) {
@@ -235,7 +266,7 @@ fn items(documents: Vec<Value>) -> Result<Vec<Item>, String> {
             }
         }
         if items.len() + waiting.len() > MAX_OBJECTS {
-            return Err(format!("there are more than {MAX_OBJECTS} objects"));
+            return Err(ContentError::TooMany);
         }
     }
     Ok(items)
@@ -243,7 +274,11 @@ fn items(documents: Vec<Value>) -> Result<Vec<Item>, String> {
 
 /// The AdmissionReview that an API server would send for an object. `number` tells reviews of one run apart;
 /// the same run has the same uids each time.
-pub(crate) fn review(object: Value, number: usize, about: &Circumstances) -> Result<Value, ManifestError> {
+pub(crate) fn make_review(
+    object: Value,
+    number: usize,
+    about: &Circumstances,
+) -> Result<Value, ManifestError> {
     let identity = Identity::of(&object);
     let (resource, namespaced) = about.kinds.resource(&identity.group, &identity.kind);
     let namespace = match (namespaced, identity.namespace.as_str()) {
@@ -346,9 +381,11 @@ impl std::fmt::Display for Identity {
 
 #[cfg(test)]
 mod tests {
-    use super::{Circumstances, Identity, Item, Operation, items, parse, review};
-    use serde_json::{Value, json};
     use std::sync::Arc;
+
+    use serde_json::{Value, json};
+
+    use super::{Circumstances, Identity, Item, Operation, make_review, parse, take_apart};
 
     fn about(operation: Operation) -> Circumstances {
         Circumstances {
@@ -389,7 +426,7 @@ request: {uid: d}
 ---
 {apiVersion: example.com/v1, kind: ShoppingList, metadata: {name: e}, spec: {items: [1]}}
 ";
-        let items = items(parse(text).unwrap()).unwrap();
+        let items = take_apart(parse(text).unwrap()).unwrap();
         let names: Vec<_> = items
             .iter()
             .map(|item| match item {
@@ -405,7 +442,7 @@ request: {uid: d}
     #[test]
     fn what_is_no_object_is_refused_and_bombs_cost_little() {
         for text in ["just text", "[1]", "kind: Pod", "apiVersion: v1", "- a\n- b"] {
-            assert!(items(parse(text).unwrap()).is_err(), "{text}");
+            assert!(take_apart(parse(text).unwrap()).is_err(), "{text}");
         }
         let mut bomb = String::from("a0: &a0 [x,x,x,x,x,x,x,x,x,x]\n");
         for level in 1..12 {
@@ -421,7 +458,7 @@ request: {uid: d}
 
     #[test]
     fn a_review_has_what_an_api_server_sends_c12() {
-        let request = review(pod("a"), 1, &about(Operation::Create)).unwrap()["request"].take();
+        let request = make_review(pod("a"), 1, &about(Operation::Create)).unwrap()["request"].take();
         let expected = json!({
             "uid": "00000000-0000-4000-8000-000000000001",
             "kind": {"group": "", "version": "v1", "kind": "Pod"},
@@ -438,20 +475,20 @@ request: {uid: d}
 
     #[test]
     fn operations_put_the_object_where_it_belongs() {
-        let deleted = review(pod("a"), 1, &about(Operation::Delete)).unwrap();
+        let deleted = make_review(pod("a"), 1, &about(Operation::Delete)).unwrap();
         assert_eq!(
             (&deleted["request"]["object"], &deleted["request"]["oldObject"]),
             (&Value::Null, &pod("a"))
         );
 
         let mut circumstances = about(Operation::Update);
-        let error = review(pod("a"), 1, &circumstances).unwrap_err().to_string();
+        let error = make_review(pod("a"), 1, &circumstances).unwrap_err().to_string();
         assert!(error.contains("Pod a") && error.contains("--old"), "{error}");
         let mut old = pod("a");
         old["metadata"]["namespace"] = json!("default");
         circumstances.old = vec![pod("b"), old.clone()];
         circumstances.subresource = "ephemeralcontainers".into();
-        let updated = review(pod("a"), 1, &circumstances).unwrap();
+        let updated = make_review(pod("a"), 1, &circumstances).unwrap();
         assert_eq!((&updated["request"]["object"], &updated["request"]["oldObject"]), (&pod("a"), &old));
         assert_eq!(updated["request"]["subResource"], "ephemeralcontainers");
     }
@@ -465,7 +502,7 @@ request: {uid: d}
             (json!({"apiVersion": "example.com/v1", "kind": "Thing"}), Some("default")),
         ];
         for (object, namespace) in rows {
-            let review = review(object.clone(), 1, &about(Operation::Create)).unwrap();
+            let review = make_review(object.clone(), 1, &about(Operation::Create)).unwrap();
             assert_eq!(review["request"]["namespace"].as_str(), namespace, "{object}");
         }
     }

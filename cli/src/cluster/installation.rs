@@ -92,9 +92,14 @@ impl Installation {
         ])
     }
 
+    /// URL path of a collection in the namespace.
+    pub(crate) fn collection(&self, api: &str, resource: &str) -> String {
+        format!("{api}/namespaces/{}/{resource}", self.namespace)
+    }
+
     /// URL path of an object in the namespace.
     pub(crate) fn path(&self, api: &str, resource: &str, name: &str) -> String {
-        format!("{api}/namespaces/{}/{resource}/{name}", self.namespace)
+        format!("{}/{name}", self.collection(api, resource))
     }
 }
 

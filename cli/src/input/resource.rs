@@ -4,8 +4,9 @@
 //! is guessed as the lower-case plural, which is the convention for custom resources, and the object is taken to
 //! live in a namespace.
 
-use serde_json::Value;
 use std::collections::HashMap;
+
+use serde_json::Value;
 
 /// Kinds without a namespace, by API group.
 const CLUSTER_SCOPED: [(&str, &[&str]); 17] = [
@@ -104,8 +105,9 @@ fn plural(word: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{CustomKinds, resource};
     use serde_json::json;
+
+    use super::{CustomKinds, resource};
 
     #[test]
     fn kinds_have_their_resources_and_scopes() {

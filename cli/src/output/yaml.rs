@@ -11,8 +11,9 @@ pub(crate) fn document(value: &impl Serialize) -> Result<String, serde_saphyr::s
 
 #[cfg(test)]
 mod tests {
-    use super::document;
     use serde_json::{Value, json};
+
+    use super::document;
 
     #[test]
     fn what_is_written_is_read_back_the_same() {
