@@ -6,10 +6,10 @@ use crate::suite::{Suite, SuiteOptions};
 use crate::terminal::{self, GOOD, QUIET, STRONG};
 use crate::yaml;
 use anyhow::{Context as _, ensure};
-use sallyport_cert_rotator::events::Events;
 use sallyport_cert_rotator::registration::live::Objects;
 use sallyport_cert_rotator::registration::{Description, Source};
 use sallyport_cert_rotator::{Config, Registration};
+use sallyport_leadership::Events;
 use sallyport_net::Shutdown;
 use sallyport_pki::files;
 use sallyport_pki::names::dns_subdomain;
@@ -180,7 +180,7 @@ async fn serve(args: &DevArgs, mut suite: Suite, shutdown: Shutdown) -> anyhow::
         let policies = Policies::load(&args.policy_dir)?;
         let objects = match &args.kubeconfig {
             Some(kubeconfig) => {
-                let client = sallyport_cert_rotator::connect(Some(kubeconfig)).await?;
+                let client = sallyport_leadership::connect(Some(kubeconfig)).await?;
                 Some(Objects::new(client, NAMESPACE))
             }
             None => None,

@@ -4,11 +4,11 @@
 use anyhow::{Context as _, bail};
 use clap::Parser as _;
 use sallyport_backend::{AuthorizerKind, Backend, Config};
-use sallyport_cert_rotator::events::Events;
 use sallyport_cert_rotator::issuance::{Issuance, Policy};
 use sallyport_cert_rotator::metrics::Metrics;
 use sallyport_cert_rotator::state::Wanted;
 use sallyport_cert_rotator::store::{DirectoryStore, Store};
+use sallyport_leadership::Events;
 use sallyport_net::Shutdown;
 use sallyport_pki::authority::{AUTHORITY_LIFE, LEAF_LIFE};
 use sallyport_pki::names::{DEFAULT_CLUSTER_DOMAIN, Extras, Member, Suite as Names};

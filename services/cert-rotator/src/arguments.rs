@@ -6,14 +6,14 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use kube::Client;
+use sallyport_leadership::Events;
+use sallyport_leadership::LeaseConfig;
 use sallyport_pki::authority::MAX_LIFE;
 use sallyport_pki::names::{DEFAULT_CLUSTER_DOMAIN, Extras, Member, Suite, dns_label, dns_subdomain};
 use sallyport_pki::{Algorithm, Renewal};
 use sallyport_telemetry::TelemetryArgs;
 
 use crate::deployment::Pods;
-use crate::election::LeaseConfig;
-use crate::events::Events;
 use crate::injection::{Injection, SecretName, Target};
 use crate::issuance::Policy;
 use crate::job::Job;
@@ -289,7 +289,7 @@ impl Args {
         anyhow::ensure!(is_registering || !self.promote, "--promote: nothing is registered");
         let is_injecting = !self.inject_into.is_empty();
         let client = if is_registering || is_injecting || self.store_dir.is_none() {
-            Some(crate::connect(self.kubeconfig.as_deref()).await?)
+            Some(sallyport_leadership::connect(self.kubeconfig.as_deref()).await?)
         } else {
             None
         };
@@ -314,6 +314,7 @@ impl Args {
         let propagation = self.propagation.unwrap_or(unseen);
         let lease = self.lease.clone().zip(client.clone()).map(|(name, client)| LeaseConfig {
             client,
+            manager: crate::FIELD_MANAGER,
             namespace: namespace.clone(),
             name,
             duration: self.lease_duration,
@@ -328,7 +329,9 @@ impl Args {
             Some(Offers::new(client, &namespace, names.into(), self.brought_bundle.clone()))
         });
         let events = match &store {
-            Store::Cluster(store) => Events::new(store.client(), &namespace, &self.ca_secret),
+            Store::Cluster(store) => {
+                Events::new(store.client(), crate::FIELD_MANAGER, &namespace, &self.ca_secret)
+            }
             Store::Directory(_) => Events::none(),
         };
         let injection =

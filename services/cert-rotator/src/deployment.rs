@@ -15,11 +15,11 @@ use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use kube::api::ListParams;
 use kube::{Api, Client};
+use sallyport_leadership::{AccessError, Verb, call};
 use sallyport_pki::names::Member;
 use serde::Deserialize;
 use tokio::net::TcpStream;
 
-use crate::access::{AccessError, Verb, call};
 use crate::registration::proof::pod_port;
 use crate::state::Phase;
 

@@ -20,11 +20,10 @@ use std::time::Duration;
 use clap::CommandFactory as _;
 use clap::error::ErrorKind;
 use kube::Client;
+use sallyport_leadership::AccessError;
 use sallyport_pki::{CertificateError, Defect, IssueError, NameError};
 use tokio::time::Instant;
 use tracing::{info, warn};
-
-use crate::access::AccessError;
 
 pub use arguments::{
     BootstrapArgs, CertificateArgs, CommonArgs, CreateArgs, FailurePolicy, Host, Job, PatchArgs, TargetArgs,
@@ -194,9 +193,9 @@ struct Session {
 impl Session {
     async fn start(args: &CommonArgs) -> anyhow::Result<Self> {
         let deadline = Instant::now() + args.timeout;
-        let cluster = crate::cluster(args.kubeconfig.as_deref()).await?;
+        let cluster = sallyport_leadership::cluster(args.kubeconfig.as_deref()).await?;
         let roots = cluster.root_cert.clone().unwrap_or_default();
-        Ok(Self { client: crate::client(cluster)?, roots, patience: args.timeout, deadline })
+        Ok(Self { client: sallyport_leadership::client(cluster)?, roots, patience: args.timeout, deadline })
     }
 
     /// Attempts something until it succeeds, fails for good, or time is up.
@@ -299,9 +298,9 @@ fn check(job: &Job) -> Result<(), String> {
 #[cfg(test)]
 mod tests {
     use kube::core::Status;
+    use sallyport_leadership::Verb;
 
     use super::*;
-    use crate::access::Verb;
 
     #[test]
     fn what_time_may_mend_is_told_from_what_it_will_not_r_13() {

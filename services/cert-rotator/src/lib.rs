@@ -10,38 +10,28 @@
 //! error.
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
 
-pub mod access;
 mod arguments;
-mod backoff;
-pub mod conditions;
 mod deployment;
-mod election;
-pub mod events;
 pub mod injection;
 pub mod issuance;
 pub mod job;
 pub mod metrics;
 pub mod offers;
-mod owner;
 pub mod registration;
 mod rotator;
 pub mod state;
 pub mod store;
-mod watches;
 
 use std::future::Future;
-use std::path::Path;
 use std::pin::pin;
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
-use kube::Client;
 use prometheus::Registry;
 use sallyport_telemetry::Readiness;
 
 pub use arguments::Args;
 pub use deployment::Pods;
-pub use election::LeaseConfig;
 pub use rotator::{Config, Registration};
 
 /// The name under which everything is written to the API server.
@@ -102,35 +92,6 @@ pub async fn check(config: &Config, patience: Duration) -> anyhow::Result<()> {
             _ => tokio::time::sleep(CHECK_INTERVAL).await,
         }
     }
-}
-
-/// A client of the API server: of `kubeconfig` if one is given, else as the environment says. It does not try
-/// again by itself, because every call here is bounded and repeated in the next round.
-pub async fn connect(kubeconfig: Option<&Path>) -> anyhow::Result<Client> {
-    client(cluster(kubeconfig).await?)
-}
-
-/// Where the API server is, and how to speak to it.
-pub(crate) async fn cluster(kubeconfig: Option<&Path>) -> anyhow::Result<kube::Config> {
-    let mut config = match kubeconfig {
-        Some(path) => {
-            let kubeconfig = kube::config::Kubeconfig::read_from(path)
-                .with_context(|| format!("failed to read --kubeconfig {}", path.display()))?;
-            kube::Config::from_custom_kubeconfig(kubeconfig, &kube::config::KubeConfigOptions::default())
-                .await
-                .with_context(|| format!("failed to use --kubeconfig {}", path.display()))?
-        }
-        None => kube::Config::infer().await.context(
-            "failed to find an API server; inside a cluster a ServiceAccount is needed, outside --kubeconfig",
-        )?,
-    };
-    config.default_retry = false;
-    Ok(config)
-}
-
-/// A client of that API server.
-pub(crate) fn client(cluster: kube::Config) -> anyhow::Result<Client> {
-    Client::try_from(cluster).context("failed to make a client of the API server")
 }
 
 /// Completes on SIGTERM or SIGINT.

@@ -16,7 +16,7 @@ use sallyport_pki::{Identity, KeyPair, Stored};
 pub use cluster::{ClusterStore, SecretNames};
 pub use directory::DirectoryStore;
 
-use crate::access::AccessError;
+use sallyport_leadership::AccessError;
 
 /// A place in the store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

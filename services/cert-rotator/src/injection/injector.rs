@@ -6,6 +6,11 @@ use std::time::{Duration, Instant, SystemTime};
 use k8s_openapi::api::core::v1::{ObjectReference, Secret};
 use kube::api::{DynamicObject, Patch, PatchParams};
 use kube::{Api, Client};
+use sallyport_leadership::Backoff;
+use sallyport_leadership::Events;
+use sallyport_leadership::Watched;
+use sallyport_leadership::chain;
+use sallyport_leadership::{AccessError, Verb, call};
 use serde_json::json;
 use tracing::{error, info, warn};
 
@@ -15,12 +20,7 @@ use super::overlap::{is_same, wanted};
 use super::source::{SecretName, Unfit, bundle};
 use super::target::Target;
 use crate::FIELD_MANAGER;
-use crate::access::{AccessError, Verb, call};
-use crate::backoff::Backoff;
-use crate::events::Events;
 use crate::metrics::Metrics;
-use crate::registration::controller::chain;
-use crate::watches::Watched;
 
 /// The shortest time between two writes to one object, whatever they are for: whoever may change an object or a
 /// Secret decides how often something is due.
@@ -182,11 +182,12 @@ impl Injector {
     }
 
     /// What is to be watched: every target, and every Secret.
-    pub(crate) fn watched(&self) -> impl Iterator<Item = Watched> {
+    pub fn watched(&self) -> impl Iterator<Item = Watched> {
         let targets = &self.injection.targets;
-        let targets = targets.iter().map(|target| Watched::Injected(target.kind, target.name.clone()));
+        let targets =
+            targets.iter().map(|target| Watched::new(target.kind.api_resource(), None, &target.name));
         let secrets = &self.injection.secrets;
-        let secrets = secrets.iter().map(|s| Watched::SecretOf(s.namespace.clone(), s.name.clone()));
+        let secrets = secrets.iter().map(|s| Watched::namespaced::<Secret>(&s.namespace, &s.name));
         targets.chain(secrets)
     }
 

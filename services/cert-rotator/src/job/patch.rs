@@ -9,6 +9,7 @@ use json_patch::jsonptr::PointerBuf;
 use json_patch::{AddOperation, PatchOperation, RemoveOperation, TestOperation};
 use kube::Api;
 use kube::api::{ApiResource, DynamicObject, GroupVersionKind, Patch, PatchParams};
+use sallyport_leadership::{AccessError, Verb, call};
 use serde_json::Value;
 use tracing::info;
 
@@ -16,7 +17,6 @@ use super::arguments::{CommonArgs, FailurePolicy, TargetArgs};
 use super::secret::Place;
 use super::{JobError, Outcome, Session};
 use crate::FIELD_MANAGER;
-use crate::access::{AccessError, Verb, call};
 
 /// Field with the authorities.
 const CA_BUNDLE: &str = "caBundle";

@@ -10,6 +10,7 @@ use k8s_openapi::api::core::v1::Secret;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Api;
 use kube::api::{Patch, PatchParams, PostParams};
+use sallyport_leadership::{Verb, call};
 use sallyport_pki::stored::{CERTIFICATE, PRIVATE_KEY, TRUST};
 use sallyport_pki::{CertificateError, Defect, Identity, Stored};
 use serde_json::json;
@@ -17,7 +18,6 @@ use serde_json::json;
 use super::arguments::CommonArgs;
 use super::{JobError, Session};
 use crate::FIELD_MANAGER;
-use crate::access::{Verb, call};
 
 /// Annotation of a Secret that was filled here, with the name that its certificate is for.
 const ISSUED_FOR: &str = "sallyport.dev/issued-for";

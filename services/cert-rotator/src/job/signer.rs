@@ -16,6 +16,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Api;
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions};
 use rustls::pki_types::CertificateDer;
+use sallyport_leadership::{AccessError, Verb, call};
 use sallyport_pki::certificate::MAX_PEM;
 use sallyport_pki::request::Subject;
 use sallyport_pki::{Algorithm, Bundle, Certificate, KeyPair, LeafRequest, Renewal, SigningRequest, check};
@@ -25,7 +26,6 @@ use tracing::{info, warn};
 use super::arguments::{CertificateArgs, CommonArgs};
 use super::{JobError, Session};
 use crate::FIELD_MANAGER;
-use crate::access::{AccessError, Verb, call};
 
 /// The resource, in plural.
 const RESOURCE: &str = "certificatesigningrequests";

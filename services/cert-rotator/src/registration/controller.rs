@@ -6,6 +6,10 @@ use std::time::{Duration, Instant, SystemTime};
 
 use k8s_openapi::api::rbac::v1::ClusterRole;
 use kube::Api;
+use sallyport_leadership::AccessError;
+use sallyport_leadership::Backoff;
+use sallyport_leadership::Events;
+use sallyport_leadership::{Watched, chain, uid};
 use sallyport_pki::Bundle;
 use serde_json::Value;
 use tracing::{info, warn};
@@ -16,11 +20,7 @@ use super::live::{Live, Objects, owner};
 use super::promotion::{Entries, Lack, Pending, Promotion, held, probe};
 use super::proof::{Unproven, prove};
 use crate::FIELD_MANAGER;
-use crate::access::AccessError;
-use crate::backoff::Backoff;
-use crate::events::Events;
 use crate::metrics::Metrics;
-use crate::owner::uid;
 
 /// How soon to look again while the front is not proven or somebody else was faster.
 const SOON: Duration = Duration::from_secs(2);
@@ -43,8 +43,8 @@ pub enum RegistrationError {
 /// What a round came to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Round {
-    /// Names of the objects that are to exist, to be watched.
-    pub watched: BTreeSet<(Kind, String)>,
+    /// The objects that are described, to be watched.
+    pub watched: Vec<Watched>,
     /// When to look again at the latest; `None` when everything is as described.
     pub again: Option<Duration>,
     /// When to look again at entries that are to be promoted; `None` when none are.
@@ -157,7 +157,7 @@ impl Controller {
             .service
             .iter()
             .chain(&description.configurations)
-            .map(|described| (described.kind, described.name.clone()))
+            .map(|described| self.objects.watched(described.kind, &described.name))
             .collect();
         Ok(Round { watched, again, unpromoted })
     }
@@ -484,18 +484,6 @@ fn fingerprint(wanted: &Value) -> u64 {
     let mut hasher = DefaultHasher::new();
     wanted.to_string().hash(&mut hasher);
     hasher.finish()
-}
-
-/// An error with its sources, in one line.
-pub(crate) fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(error) = source {
-        text.push_str(": ");
-        text.push_str(&error.to_string());
-        source = error.source();
-    }
-    text
 }
 
 fn sooner(one: Option<Duration>, other: Option<Duration>) -> Option<Duration> {

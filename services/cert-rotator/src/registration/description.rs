@@ -9,10 +9,9 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::{Api, Client};
+use sallyport_leadership::{AccessError, Verb, call};
 use sallyport_pki::Bundle;
 use serde_json::{Map, Value, json};
-
-use crate::access::{AccessError, Verb, call};
 
 /// The most text of a description, in bytes: a `ConfigMap` holds no more than 1 MiB.
 const MAX_TEXT: usize = 1 << 20;

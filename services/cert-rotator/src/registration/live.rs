@@ -5,11 +5,11 @@ use kube::api::{
     ApiResource, DeleteParams, DynamicObject, GroupVersionKind, Patch, PatchParams, Preconditions,
 };
 use kube::{Api, Client};
+use sallyport_leadership::{AccessError, Verb, Watched, call};
 use serde_json::{Value, json};
 
 use super::description::Kind;
 use crate::FIELD_MANAGER;
-use crate::access::{AccessError, Verb, call};
 
 /// A live object.
 #[derive(Debug, Clone)]
@@ -70,6 +70,12 @@ pub fn owner(api_version: &str, kind: &str, name: &str, uid: &str) -> Value {
     json!({"apiVersion": api_version, "kind": kind, "name": name, "uid": uid})
 }
 
+fn api_resource(kind: Kind) -> ApiResource {
+    let (group, version) = kind.api_version().split_once('/').unwrap_or(("", kind.api_version()));
+    let gvk = GroupVersionKind::gvk(group, version, kind.kind());
+    ApiResource::from_gvk_with_plural(&gvk, kind.resource())
+}
+
 /// Access to the objects of a registration.
 #[derive(Clone)]
 pub struct Objects {
@@ -84,14 +90,17 @@ impl Objects {
     }
 
     fn api(&self, kind: Kind) -> Api<DynamicObject> {
-        let (group, version) = kind.api_version().split_once('/').unwrap_or(("", kind.api_version()));
-        let gvk = GroupVersionKind::gvk(group, version, kind.kind());
-        let resource = ApiResource::from_gvk_with_plural(&gvk, kind.resource());
+        let resource = api_resource(kind);
         if kind == Kind::Service {
             Api::namespaced_with(self.client.clone(), &self.namespace, &resource)
         } else {
             Api::all_with(self.client.clone(), &resource)
         }
+    }
+
+    /// What is to be watched of an object.
+    pub fn watched(&self, kind: Kind, name: &str) -> Watched {
+        Watched::new(api_resource(kind), (kind == Kind::Service).then_some(self.namespace.as_str()), name)
     }
 
     /// Reads an object.

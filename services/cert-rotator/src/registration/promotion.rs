@@ -12,6 +12,8 @@ use std::time::{Duration, Instant};
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::{ObjectMeta, PostParams};
 use kube::{Api, Client};
+use sallyport_leadership::Events;
+use sallyport_leadership::{AccessError, Verb, call};
 use serde_json::{Map, Value, json};
 use tracing::info;
 
@@ -19,8 +21,6 @@ use super::description::{Described, Kind};
 use super::live::Live;
 use super::proof;
 use crate::FIELD_MANAGER;
-use crate::access::{AccessError, Verb, call};
-use crate::events::Events;
 
 /// The entries that send the probe to the mutator and to the validator.
 const MUTATE: &str = "probe.mutate.sallyport.dev";

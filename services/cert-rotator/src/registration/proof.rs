@@ -12,12 +12,12 @@ use kube::api::ListParams;
 use kube::{Api, Client};
 use rustls::RootCertStore;
 use rustls::pki_types::ServerName;
+use sallyport_leadership::{AccessError, Verb, call};
 use sallyport_pki::{Bundle, Defect, check};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
 use super::description::Target;
-use crate::access::{AccessError, Verb, call};
 
 /// How long one connection and handshake may take.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(5);

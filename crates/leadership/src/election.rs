@@ -1,4 +1,4 @@
-//! One rotator of several leads, by a Lease.
+//! One of several replicas of a controller leads, by a Lease.
 //!
 //! Nothing depends on there being one at a time: every write is conditional on what was read, so two that both
 //! believe to lead do the same work twice at worst. The Lease spares the second one that work, and shows who leads
@@ -20,10 +20,9 @@ use tokio::sync::{oneshot, watch};
 use tokio::task::JoinHandle;
 use tracing::{debug, info, warn};
 
-use crate::FIELD_MANAGER;
 use crate::access::{AccessError, Verb, call};
+use crate::causes::chain;
 use crate::conditions::{ANNOTATION, Conditions};
-use crate::metrics::Metrics;
 use crate::owner::{labels, service_account};
 
 /// The longest duration of a Lease that somebody else wrote that is waited for.
@@ -36,6 +35,8 @@ const SETTLE: Duration = Duration::from_secs(1);
 pub struct LeaseConfig {
     /// The cluster.
     pub client: Client,
+    /// The field manager under which the Lease is written.
+    pub manager: &'static str,
     /// The suite's namespace.
     pub namespace: String,
     /// The name of the Lease.
@@ -57,17 +58,17 @@ impl std::fmt::Debug for LeaseConfig {
 
 /// What is known of the Lease's holder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Standing {
+pub enum Standing {
     /// Nothing yet.
     Unknown,
     /// Somebody else leads.
     Following,
-    /// This rotator leads.
+    /// This candidate leads.
     Leading,
 }
 
 /// A candidacy that runs in the background; it ends with it.
-pub(crate) struct Candidacy {
+pub struct Candidacy {
     standing: watch::Receiver<Standing>,
     resign: Option<oneshot::Sender<()>>,
     task: JoinHandle<()>,
@@ -75,15 +76,15 @@ pub(crate) struct Candidacy {
 
 impl Candidacy {
     /// Begins to stand for the Lease.
-    pub(crate) fn start(config: LeaseConfig, conditions: Conditions, metrics: Metrics) -> Self {
+    pub fn start(config: LeaseConfig, conditions: Conditions) -> Self {
         let (tell, standing) = watch::channel(Standing::Unknown);
         let (resign, resigned) = oneshot::channel();
-        let candidate = Candidate::new(config, conditions, metrics);
+        let candidate = Candidate::new(config, conditions);
         Self { standing, resign: Some(resign), task: tokio::spawn(candidate.run(tell, resigned)) }
     }
 
     /// How it stands; completes with the next change.
-    pub(crate) async fn changed(&mut self) -> Standing {
+    pub async fn changed(&mut self) -> Standing {
         if self.standing.changed().await.is_err() {
             // The task ends only with this.
             std::future::pending::<()>().await;
@@ -92,7 +93,7 @@ impl Candidacy {
     }
 
     /// Gives the Lease up, if it is held, so that the next one need not wait.
-    pub(crate) async fn resign(mut self) {
+    pub async fn resign(mut self) {
         if let Some(resign) = self.resign.take() {
             let _ = resign.send(());
         }
@@ -112,7 +113,6 @@ struct Candidate {
     config: LeaseConfig,
     identity: String,
     conditions: Conditions,
-    metrics: Metrics,
     /// The version that was last seen, and since when.
     seen: Option<(Option<String>, Instant)>,
     /// When the last write that succeeded was begun, while this one leads.
@@ -120,12 +120,13 @@ struct Candidate {
 }
 
 impl Candidate {
-    fn new(config: LeaseConfig, conditions: Conditions, metrics: Metrics) -> Self {
+    fn new(config: LeaseConfig, conditions: Conditions) -> Self {
         let host = std::env::var("HOSTNAME").ok().filter(|name| !name.is_empty());
         // Two processes of one name, such as two on a desk, are two candidates.
-        let identity = format!("{}_{:08x}", host.as_deref().unwrap_or("cert-rotator"), fastrand::u32(..));
+        let name = config.manager.strip_prefix("sallyport-").unwrap_or(config.manager);
+        let identity = format!("{}_{:08x}", host.as_deref().unwrap_or(name), fastrand::u32(..));
         let leases = Api::namespaced(config.client.clone(), &config.namespace);
-        Self { leases, config, identity, conditions, metrics, seen: None, renewed: None }
+        Self { leases, config, identity, conditions, seen: None, renewed: None }
     }
 
     async fn run(mut self, tell: watch::Sender<Standing>, mut resigned: oneshot::Receiver<()>) {
@@ -138,7 +139,7 @@ impl Candidate {
             match attempt {
                 Ok(()) => last_error.clear(),
                 Err(error) => {
-                    let text = crate::registration::controller::chain(&error);
+                    let text = chain(&error);
                     if text == last_error {
                         debug!(error = text, "the Lease is still out of reach");
                     } else {
@@ -160,7 +161,6 @@ impl Candidate {
             };
             let changed = tell.send_if_modified(|told| std::mem::replace(told, standing) != standing);
             if changed {
-                self.metrics.leading(leads);
                 info!(lease = self.config.name, identity = self.identity, ?standing, "leader election");
             }
             // Candidates in step would meet again and again.
@@ -174,7 +174,7 @@ impl Candidate {
         if self.renewed.is_some()
             && let Err(error) = self.release().await
         {
-            debug!(error = crate::registration::controller::chain(&error), "failed to give the Lease up");
+            debug!(error = chain(&error), "failed to give the Lease up");
         }
     }
 
@@ -190,7 +190,7 @@ impl Candidate {
                 return Ok(());
             };
             let params =
-                PostParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PostParams::default() };
+                PostParams { field_manager: Some(self.config.manager.to_owned()), ..PostParams::default() };
             let created = call(Verb::Create, "leases", &name, self.leases.create(&params, &lease)).await;
             return self.written(begun, created.map(drop));
         };
@@ -259,7 +259,8 @@ impl Candidate {
 
     async fn patch(&self, patch: &Value) -> Result<(), AccessError> {
         let name = &self.config.name;
-        let params = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
+        let params =
+            PatchParams { field_manager: Some(self.config.manager.to_owned()), ..PatchParams::default() };
         let patch = Patch::Merge(patch);
         call(Verb::Patch, "leases", name, self.leases.patch(name, &params, &patch)).await.map(drop)
     }
@@ -278,7 +279,7 @@ impl Candidate {
         Ok(Some(Lease {
             metadata: ObjectMeta {
                 name: Some(self.config.name.clone()),
-                labels: Some(labels()),
+                labels: Some(labels(self.config.manager)),
                 annotations: Some([(ANNOTATION.to_owned(), self.conditions.render())].into()),
                 owner_references,
                 ..ObjectMeta::default()

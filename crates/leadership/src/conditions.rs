@@ -90,7 +90,7 @@ impl Conditions {
     }
 
     /// Forgets everything: somebody else leads.
-    pub(crate) fn clear(&self) {
+    pub fn clear(&self) {
         self.held.lock().clear();
     }
 

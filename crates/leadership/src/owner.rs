@@ -1,4 +1,4 @@
-//! Objects of the release that own what the rotator makes, so that it is collected with the release.
+//! Objects of the release that own what a controller makes, so that it is collected with the release.
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
@@ -8,18 +8,13 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::{Api, Resource};
 use serde::de::DeserializeOwned;
 
-use crate::FIELD_MANAGER;
 use crate::access::{AccessError, Verb, call};
 
 /// The UID of the object that is to own others, or `None` if there is none or it is being deleted.
 ///
 /// It is read live before each write: a remembered UID could be a former release's, and what hangs on that is
 /// collected at once.
-pub(crate) async fn uid<K>(
-    api: &Api<K>,
-    resource: &'static str,
-    name: &str,
-) -> Result<Option<String>, AccessError>
+pub async fn uid<K>(api: &Api<K>, resource: &'static str, name: &str) -> Result<Option<String>, AccessError>
 where
     K: Resource + Clone + DeserializeOwned + Debug,
 {
@@ -29,7 +24,7 @@ where
 }
 
 /// A reference to the `ServiceAccount` that is to own others, or `None` if there is none.
-pub(crate) async fn service_account(
+pub async fn service_account(
     accounts: &Api<ServiceAccount>,
     name: &str,
 ) -> Result<Option<OwnerReference>, AccessError> {
@@ -43,9 +38,9 @@ pub(crate) async fn service_account(
     }))
 }
 
-/// The labels of every namespaced object that is made here, but for those that are described.
-pub(crate) fn labels() -> BTreeMap<String, String> {
-    [("app.kubernetes.io/part-of", "sallyport"), ("app.kubernetes.io/managed-by", FIELD_MANAGER)]
+/// The labels of every namespaced object that the controller `manager` makes, but for those that are described.
+pub fn labels(manager: &str) -> BTreeMap<String, String> {
+    [("app.kubernetes.io/part-of", "sallyport"), ("app.kubernetes.io/managed-by", manager)]
         .map(|(key, value)| (key.to_owned(), value.to_owned()))
         .into()
 }

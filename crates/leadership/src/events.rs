@@ -9,7 +9,6 @@ use kube::Client;
 use kube::runtime::events::{Event, EventType, Recorder, Reporter};
 use tracing::debug;
 
-use crate::FIELD_MANAGER;
 use crate::conditions::cut;
 
 /// The longest note, in bytes; the API server refuses longer ones.
@@ -33,10 +32,10 @@ impl Events {
         Self(None)
     }
 
-    /// Writes Events about the Secret `secret` in `namespace`.
-    pub fn new(client: Client, namespace: &str, secret: &str) -> Self {
+    /// Writes Events of the controller `manager` about the Secret `secret` in `namespace`.
+    pub fn new(client: Client, manager: &str, namespace: &str, secret: &str) -> Self {
         let reporter = Reporter {
-            controller: format!("sallyport.dev/{FIELD_MANAGER}"),
+            controller: format!("sallyport.dev/{manager}"),
             instance: std::env::var("HOSTNAME").ok(),
         };
         let regarding = ObjectReference {
