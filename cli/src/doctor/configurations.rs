@@ -7,11 +7,9 @@ use super::release::is_running;
 use super::snapshot::Snapshot;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use sallyport_cert_rotator::FIELD_MANAGER;
-use sallyport_cert_rotator::registration::Description;
-use sallyport_cert_rotator::registration::difference::{Difference, difference};
 use sallyport_pki::names::Member;
 use sallyport_pki::{Bundle, Defect, check};
+use sallyport_registration::{Description, Difference, FIELD_MANAGER, difference};
 use serde_json::Value;
 use std::collections::BTreeSet;
 

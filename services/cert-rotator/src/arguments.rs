@@ -11,6 +11,7 @@ use sallyport_leadership::LeaseConfig;
 use sallyport_pki::authority::MAX_LIFE;
 use sallyport_pki::names::{DEFAULT_CLUSTER_DOMAIN, Extras, Member, Suite, dns_label, dns_subdomain};
 use sallyport_pki::{Algorithm, Renewal};
+use sallyport_registration::FIELD_MANAGER;
 use sallyport_telemetry::TelemetryArgs;
 
 use crate::deployment::Pods;
@@ -314,7 +315,7 @@ impl Args {
         let propagation = self.propagation.unwrap_or(unseen);
         let lease = self.lease.clone().zip(client.clone()).map(|(name, client)| LeaseConfig {
             client,
-            manager: crate::FIELD_MANAGER,
+            manager: FIELD_MANAGER,
             namespace: namespace.clone(),
             name,
             duration: self.lease_duration,
@@ -329,9 +330,7 @@ impl Args {
             Some(Offers::new(client, &namespace, names.into(), self.brought_bundle.clone()))
         });
         let events = match &store {
-            Store::Cluster(store) => {
-                Events::new(store.client(), crate::FIELD_MANAGER, &namespace, &self.ca_secret)
-            }
+            Store::Cluster(store) => Events::new(store.client(), FIELD_MANAGER, &namespace, &self.ca_secret),
             Store::Directory(_) => Events::none(),
         };
         let injection =

@@ -34,9 +34,6 @@ pub use arguments::Args;
 pub use deployment::Pods;
 pub use rotator::{Config, Registration};
 
-/// The name under which everything is written to the API server.
-pub const FIELD_MANAGER: &str = "sallyport-cert-rotator";
-
 /// How long a check waits for what is not as it should be to become so.
 const CHECK_PATIENCE: Duration = Duration::from_secs(60);
 /// How often it looks meanwhile.

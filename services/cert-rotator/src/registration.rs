@@ -7,11 +7,10 @@
 //! nothing differs. With promotion on, entries become Fail only after the whole way was proven.
 
 pub mod controller;
-pub mod description;
-pub mod difference;
 pub mod live;
 mod promotion;
 pub mod proof;
+mod source;
 
 pub use controller::{Controller, Round};
-pub use description::{Described, Description, DescriptionError, Source};
+pub use source::{Source, SourceError};

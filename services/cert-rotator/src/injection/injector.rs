@@ -11,6 +11,7 @@ use sallyport_leadership::Events;
 use sallyport_leadership::Watched;
 use sallyport_leadership::chain;
 use sallyport_leadership::{AccessError, Verb, call};
+use sallyport_registration::FIELD_MANAGER;
 use serde_json::json;
 use tracing::{error, info, warn};
 
@@ -19,7 +20,6 @@ use super::field::{Fields, MANAGER, is_managed_by};
 use super::overlap::{is_same, wanted};
 use super::source::{SecretName, Unfit, bundle};
 use super::target::Target;
-use crate::FIELD_MANAGER;
 use crate::metrics::Metrics;
 
 /// The shortest time between two writes to one object, whatever they are for: whoever may change an object or a

@@ -10,13 +10,13 @@ use json_patch::{AddOperation, PatchOperation, RemoveOperation, TestOperation};
 use kube::Api;
 use kube::api::{ApiResource, DynamicObject, GroupVersionKind, Patch, PatchParams};
 use sallyport_leadership::{AccessError, Verb, call};
+use sallyport_registration::FIELD_MANAGER;
 use serde_json::Value;
 use tracing::info;
 
 use super::arguments::{CommonArgs, FailurePolicy, TargetArgs};
 use super::secret::Place;
 use super::{JobError, Outcome, Session};
-use crate::FIELD_MANAGER;
 
 /// Field with the authorities.
 const CA_BUNDLE: &str = "caBundle";

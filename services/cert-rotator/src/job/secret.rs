@@ -13,11 +13,11 @@ use kube::api::{Patch, PatchParams, PostParams};
 use sallyport_leadership::{Verb, call};
 use sallyport_pki::stored::{CERTIFICATE, PRIVATE_KEY, TRUST};
 use sallyport_pki::{CertificateError, Defect, Identity, Stored};
+use sallyport_registration::FIELD_MANAGER;
 use serde_json::json;
 
 use super::arguments::CommonArgs;
 use super::{JobError, Session};
-use crate::FIELD_MANAGER;
 
 /// Annotation of a Secret that was filled here, with the name that its certificate is for.
 const ISSUED_FOR: &str = "sallyport.dev/issued-for";

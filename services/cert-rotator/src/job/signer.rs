@@ -20,12 +20,12 @@ use sallyport_leadership::{AccessError, Verb, call};
 use sallyport_pki::certificate::MAX_PEM;
 use sallyport_pki::request::Subject;
 use sallyport_pki::{Algorithm, Bundle, Certificate, KeyPair, LeafRequest, Renewal, SigningRequest, check};
+use sallyport_registration::FIELD_MANAGER;
 use serde_json::json;
 use tracing::{info, warn};
 
 use super::arguments::{CertificateArgs, CommonArgs};
 use super::{JobError, Session};
-use crate::FIELD_MANAGER;
 
 /// The resource, in plural.
 const RESOURCE: &str = "certificatesigningrequests";

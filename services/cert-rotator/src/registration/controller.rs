@@ -11,15 +11,16 @@ use sallyport_leadership::Backoff;
 use sallyport_leadership::Events;
 use sallyport_leadership::{Watched, chain, uid};
 use sallyport_pki::Bundle;
+use sallyport_registration::{
+    Described, Description, Difference, Entries, FIELD_MANAGER, Kind, Live, Target, difference, held, owner,
+};
 use serde_json::Value;
 use tracing::{info, warn};
 
-use super::description::{Described, Description, DescriptionError, Kind, Source, Target};
-use super::difference::{Difference, difference};
-use super::live::{Live, Objects, owner};
-use super::promotion::{Entries, Lack, Pending, Promotion, held, probe};
+use super::live::Objects;
+use super::promotion::{Lack, Pending, Promotion, probe};
 use super::proof::{Unproven, prove};
-use crate::FIELD_MANAGER;
+use super::source::{Source, SourceError};
 use crate::metrics::Metrics;
 
 /// How soon to look again while the front is not proven or somebody else was faster.
@@ -34,7 +35,7 @@ const ROUTABLE: Duration = Duration::from_secs(5);
 pub enum RegistrationError {
     /// The description could not be read.
     #[error(transparent)]
-    Description(#[from] DescriptionError),
+    Description(#[from] SourceError),
     /// The API server refused or failed.
     #[error(transparent)]
     Access(#[from] AccessError),
@@ -266,7 +267,7 @@ impl Controller {
                     // What the API server made of it, the next round sees.
                     again = sooner(again, waited.or(Some(Duration::ZERO)));
                 }
-                Err(lack) => lacking = lacking.or(Some((of, lack))),
+                Err(lack) => lacking = lacking.or(Some((of, lack.into()))),
             }
         }
         if let Some((of, lack)) = lacking {

@@ -14,10 +14,9 @@ use rustls::RootCertStore;
 use rustls::pki_types::ServerName;
 use sallyport_leadership::{AccessError, Verb, call};
 use sallyport_pki::{Bundle, Defect, check};
+use sallyport_registration::Target;
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
-
-use super::description::Target;
 
 /// How long one connection and handshake may take.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(5);

@@ -12,10 +12,10 @@ use sallyport_leadership::{labels, service_account};
 use sallyport_pki::Stored;
 use sallyport_pki::names::Member;
 use sallyport_pki::stored::{SUCCESSOR_CERTIFICATE, SUCCESSOR_PRIVATE_KEY};
+use sallyport_registration::FIELD_MANAGER;
 use serde_json::{Value, json};
 
 use super::{Content, Entry, Saved, Slot, StoreError};
-use crate::FIELD_MANAGER;
 
 /// Annotation of the authority's Secret by which another authority is asked for: any value that is not that of
 /// [`ROTATED`].

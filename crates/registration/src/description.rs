@@ -1,65 +1,18 @@
 //! The description: what is to be registered, without the parts that only the rotator knows.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::fs::File;
-use std::io::{self, Read as _};
-use std::path::{Path, PathBuf};
+use std::collections::BTreeSet;
 
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
-use k8s_openapi::api::core::v1::ConfigMap;
-use kube::{Api, Client};
-use sallyport_leadership::{AccessError, Verb, call};
 use sallyport_pki::Bundle;
 use serde_json::{Map, Value, json};
 
-/// The most text of a description, in bytes: a `ConfigMap` holds no more than 1 MiB.
-const MAX_TEXT: usize = 1 << 20;
 /// The API version of both kinds of configuration.
 const ADMISSION: &str = "admissionregistration.k8s.io/v1";
-
-/// Where the description is read from, each time anew.
-#[derive(Clone, PartialEq, Eq)]
-pub enum Source {
-    /// A `ConfigMap` of this name in the rotator's namespace; all its keys in their order are read as YAML
-    /// documents.
-    ConfigMap(String),
-    /// A file of YAML documents.
-    File(PathBuf),
-    /// A text of YAML documents, for callers in the same process.
-    Text(String),
-}
-
-impl std::fmt::Debug for Source {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::ConfigMap(name) => f.debug_tuple("ConfigMap").field(name).finish(),
-            Self::File(path) => f.debug_tuple("File").field(path).finish(),
-            Self::Text(_) => f.write_str("Text"),
-        }
-    }
-}
 
 /// Why there is no description.
 #[derive(Debug, thiserror::Error)]
 pub enum DescriptionError {
-    /// The `ConfigMap` could not be read.
-    #[error(transparent)]
-    Access(#[from] AccessError),
-    /// The `ConfigMap` is not there.
-    #[error("the ConfigMap {0:?} with the registration does not exist")]
-    Absent(String),
-    /// The file could not be read.
-    #[error("failed to read the registration from {}", path.display())]
-    File {
-        /// The file.
-        path: PathBuf,
-        /// Why.
-        #[source]
-        source: io::Error,
-    },
     /// More text than is read.
-    #[error("the registration has more than {MAX_TEXT} bytes")]
+    #[error("the registration has more than {} bytes", Description::MAX_BYTES)]
     TooLarge,
     /// Not YAML.
     #[error("the registration is not YAML: {0}")]
@@ -188,7 +141,7 @@ impl Described {
     /// The described object, completed with owners and, in every entry, the bundle.
     pub fn complete(&self, bundle: &Bundle, owners: &[Value]) -> Value {
         let mut object = self.object.clone();
-        let encoded = STANDARD.encode(bundle.to_pem());
+        let encoded = bundle.to_ca_bundle();
         if let Some(entries) = object.get_mut("webhooks").and_then(Value::as_array_mut) {
             for entry in entries {
                 if let Some(client) = entry.get_mut("clientConfig").and_then(Value::as_object_mut) {
@@ -214,43 +167,13 @@ pub struct Description {
     pub configurations: Vec<Described>,
 }
 
-impl Source {
-    /// Reads and parses the description. Objects without a namespace that need one are in `namespace`.
-    pub async fn read(&self, client: &Client, namespace: &str) -> Result<Description, DescriptionError> {
-        let text = match self {
-            Self::ConfigMap(name) => {
-                let api: Api<ConfigMap> = Api::namespaced(client.clone(), namespace);
-                let map = call(Verb::Get, "configmaps", name, api.get_opt(name)).await?;
-                let map = map.ok_or_else(|| DescriptionError::Absent(name.clone()))?;
-                let parts: BTreeMap<String, String> = map.data.unwrap_or_default();
-                parts.into_values().collect::<Vec<_>>().join("\n---\n")
-            }
-            Self::File(path) => {
-                let path = path.clone();
-                let read = tokio::task::spawn_blocking({
-                    let path = path.clone();
-                    move || read_bounded(&path)
-                });
-                let read = read.await.unwrap_or_else(|error| Err(io::Error::other(error)));
-                read.map_err(|source| DescriptionError::File { path, source })?
-            }
-            Self::Text(text) => text.clone(),
-        };
-        Description::parse(&text, namespace)
-    }
-}
-
-/// Reads at most one byte more than is allowed, so that more is seen as too much.
-fn read_bounded(path: &Path) -> io::Result<String> {
-    let mut text = String::new();
-    File::open(path)?.take(MAX_TEXT as u64 + 1).read_to_string(&mut text)?;
-    Ok(text)
-}
-
 impl Description {
+    /// The most text of a description, in bytes: a `ConfigMap` holds no more than 1 MiB.
+    pub const MAX_BYTES: usize = 1 << 20;
+
     /// Parses YAML documents.
     pub fn parse(text: &str, namespace: &str) -> Result<Self, DescriptionError> {
-        if text.len() > MAX_TEXT {
+        if text.len() > Self::MAX_BYTES {
             return Err(DescriptionError::TooLarge);
         }
         let documents: Vec<Value> =
@@ -449,7 +372,7 @@ webhooks: []
             assert!(error.contains(wanted), "{text}: {error}");
         }
         assert!(matches!(
-            Description::parse(&"#".repeat(MAX_TEXT + 1), "prod"),
+            Description::parse(&"#".repeat(Description::MAX_BYTES + 1), "prod"),
             Err(DescriptionError::TooLarge)
         ));
     }
