@@ -8,6 +8,9 @@ use rustls::pki_types::TrustAnchor;
 
 use crate::certificate::{Certificate, CertificateError, hexadecimal};
 
+/// The most authorities that a bundle holds by rule: an authority that keeps breaking must not grow it without bound.
+pub const MAX_AUTHORITIES: usize = 8;
+
 /// Several authority certificates, each once, newest first by convention.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Bundle {

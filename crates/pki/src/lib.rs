@@ -25,7 +25,7 @@ pub mod request;
 pub mod stored;
 
 pub use authority::{Algorithm, Authority, IssueError};
-pub use bundle::Bundle;
+pub use bundle::{Bundle, MAX_AUTHORITIES};
 pub use certificate::{Certificate, CertificateError};
 pub use check::{Defect, Validity};
 pub use key_pair::KeyPair;

@@ -2,7 +2,7 @@
 //!
 //! Tasks, one after the other, in rounds: certificates are made good ([`issuance`], deciding by [`state`]), the
 //! registration is brought to what is described ([`registration`]), and objects of others that ask for it are given
-//! their `caBundle` ([`injection`]). A round reads everything anew and writes only what differs, so any number of
+//! their `caBundle` ([`sallyport_ca_injection`]). A round reads everything anew and writes only what differs, so any number of
 //! rotators may run at once and any of them may die at any point; nothing is remembered but how patient to be with
 //! other writers.
 //!
@@ -12,9 +12,7 @@
 
 mod arguments;
 mod deployment;
-pub mod injection;
 pub mod issuance;
-pub mod job;
 pub mod metrics;
 pub mod offers;
 pub mod registration;
@@ -27,6 +25,8 @@ use std::pin::pin;
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
+use clap::CommandFactory as _;
+use clap::error::ErrorKind;
 use prometheus::Registry;
 use sallyport_telemetry::Readiness;
 
@@ -43,7 +43,9 @@ const CHECK_INTERVAL: Duration = Duration::from_secs(2);
 /// job, until it is done. Flags that contradict each other are a [`clap::Error`].
 pub async fn run(args: Args) -> anyhow::Result<()> {
     if let Some(job) = args.job {
-        return job::run(job).await;
+        job.check().map_err(|text| Args::command().error(ErrorKind::ValueValidation, text))?;
+        sallyport_certgen::run(job, terminated()).await?;
+        return Ok(());
     }
     if args.check {
         check(&args.into_config().await?, CHECK_PATIENCE).await?;

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use kube::Client;
+use sallyport_ca_injection::{Injection, Injector};
 use sallyport_leadership::Events;
 use sallyport_leadership::chain;
 use sallyport_leadership::{Candidacy, LeaseConfig, Standing};
@@ -17,7 +18,6 @@ use tokio::sync::Notify;
 use tracing::{error, info};
 
 use crate::deployment::{Deployment, Expected, Pods};
-use crate::injection::{Injection, Injector};
 use crate::issuance::{Issuance, IssuanceError, Policy, Settled};
 use crate::metrics::Metrics;
 use crate::offers::Offers;
@@ -206,7 +206,7 @@ impl<'a> Rotator<'a> {
             conditions,
             ready,
             controller: config.controller(metrics),
-            injector: config.injection.clone().map(|injection| Injector::new(injection, metrics.clone())),
+            injector: config.injection.clone().map(|injection| Injector::new(injection, metrics.injection())),
             watches: None,
             deployment: Deployment::new(config.pods.clone(), config.propagation),
             last_lack: None,

@@ -24,10 +24,9 @@ use std::fmt;
 use std::time::SystemTime;
 
 use sallyport_pki::names::Member;
-use sallyport_pki::{Bundle, Certificate, Defect, Identity, KeyPair, LeafRequest, Renewal, check};
-
-/// The most authorities that a bundle holds: an authority that keeps breaking must not grow it without bound.
-pub const MAX_AUTHORITIES: usize = 8;
+use sallyport_pki::{
+    Bundle, Certificate, Defect, Identity, KeyPair, LeafRequest, MAX_AUTHORITIES, Renewal, check,
+};
 
 /// What is stored: the authority and the leaf of every member, empty where there is nothing.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -15,12 +15,12 @@ use sallyport_registration::FIELD_MANAGER;
 use serde_json::json;
 use tracing::{error, info, warn};
 
-use super::INJECT_CA_FROM;
-use super::field::{Fields, MANAGER, is_managed_by};
-use super::overlap::{is_same, wanted};
-use super::source::{SecretName, Unfit, bundle};
-use super::target::Target;
+use crate::annotations::INJECT_CA_FROM;
+use crate::field::{Fields, MANAGER, is_managed_by};
 use crate::metrics::Metrics;
+use crate::overlap::{is_same, wanted};
+use crate::source::{SecretName, Unfit, bundle};
+use crate::target::Target;
 
 /// The shortest time between two writes to one object, whatever they are for: whoever may change an object or a
 /// Secret decides how often something is due.
@@ -255,7 +255,7 @@ impl Injector {
             all.all(|field| field.injected.as_ref().is_some_and(|there| is_same(there, &wanted.bundle)))
         };
         let is_in_sync = is_good(&fields);
-        self.metrics.injected(&label, is_in_sync);
+        self.metrics.in_sync(&label, is_in_sync);
         let fingerprint = wanted.bundle.fingerprint();
         let instant = Instant::now();
         let patience = self.patience.entry(target.clone()).or_default();
@@ -289,7 +289,7 @@ impl Injector {
         let patience = self.patience.entry(target.clone()).or_default();
         patience.note(fingerprint, Instant::now());
         patience.is_well();
-        self.metrics.injected(&label, is_in_sync);
+        self.metrics.in_sync(&label, is_in_sync);
         info!(target = label, secret = %name, authorities = wanted.bundle.certificates().len(), "injected");
         if !is_in_sync {
             warn!(target = label, "the API server changed what was injected");
@@ -329,7 +329,7 @@ impl Injector {
             call(Verb::Patch, target.kind.resource(), &target.name, api.patch(&target.name, params, patch));
         match written.await {
             Ok(object) => {
-                self.metrics.injection_written(&target.to_string());
+                self.metrics.written(&target.to_string());
                 Ok(Some(object))
             }
             Err(error) if error.is_overtaken() => Ok(None),
@@ -384,13 +384,13 @@ impl Injector {
     async fn failed(&mut self, target: &Target, failure: InjectionError) -> Option<Duration> {
         let label = target.to_string();
         let trouble = chain(&failure);
-        self.metrics.injection_failed(&label);
+        self.metrics.failed(&label);
         let now = Instant::now();
         let patience = self.patience.entry(target.clone()).or_default();
         let again = match failure {
             // Whoever changes the object or the Secret wakes the next round.
             InjectionError::Unfit(_) => {
-                self.metrics.injected(&label, false);
+                self.metrics.in_sync(&label, false);
                 None
             }
             InjectionError::Access(_) => {

@@ -13,10 +13,12 @@ use sallyport_pki::{
 };
 use tracing::{info, warn};
 
-use super::arguments::{CertificateArgs, CommonArgs, TargetArgs};
-use super::secret::{Found, Place};
-use super::signer::Signer;
-use super::{JobError, Outcome, Session, patch};
+use crate::arguments::{CertificateArgs, CommonArgs, TargetArgs};
+use crate::error::JobError;
+use crate::patch;
+use crate::secret::{Found, Place};
+use crate::session::{Outcome, Session};
+use crate::signer::Signer;
 
 /// The most authorities in a bundle. More than two or three are there only if somebody renews far too often.
 const MAX_AUTHORITIES: usize = 8;
@@ -46,7 +48,7 @@ enum Verdict {
 
 /// Makes the Secret good. With `targets`, an authority is trusted there before its certificate replaces one that
 /// still serves.
-pub(super) async fn create(
+pub(crate) async fn create(
     session: &Session,
     common: &CommonArgs,
     args: &CertificateArgs,

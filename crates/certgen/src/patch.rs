@@ -10,13 +10,13 @@ use json_patch::{AddOperation, PatchOperation, RemoveOperation, TestOperation};
 use kube::Api;
 use kube::api::{ApiResource, DynamicObject, GroupVersionKind, Patch, PatchParams};
 use sallyport_leadership::{AccessError, Verb, call};
-use sallyport_registration::FIELD_MANAGER;
 use serde_json::Value;
 use tracing::info;
 
-use super::arguments::{CommonArgs, FailurePolicy, TargetArgs};
-use super::secret::Place;
-use super::{JobError, Outcome, Session};
+use crate::arguments::{CommonArgs, FailurePolicy, TargetArgs};
+use crate::error::JobError;
+use crate::secret::Place;
+use crate::session::{FIELD_MANAGER, Outcome, Session};
 
 /// Field with the authorities.
 const CA_BUNDLE: &str = "caBundle";
@@ -88,7 +88,7 @@ fn targets(args: &TargetArgs) -> Vec<Target> {
 }
 
 /// Brings the Secret's authorities, and the failurePolicy if one is asked for, into every target.
-pub(super) async fn patch(
+pub(crate) async fn patch(
     session: &Session,
     common: &CommonArgs,
     args: &TargetArgs,

@@ -7,16 +7,16 @@ use std::time::SystemTime;
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::Secret;
 use sallyport_pki::Bundle;
+use sallyport_pki::MAX_AUTHORITIES;
 use sallyport_pki::certificate::CertificateError;
 use sallyport_pki::names::{dns_label, dns_subdomain};
 
-use super::ALLOW_INJECTION;
-use crate::state::MAX_AUTHORITIES;
+use crate::annotations::{ALLOW_INJECTION, INJECT_CA_FROM};
 
 /// The key of a Secret that is injected.
 const KEY: &str = "ca.crt";
 /// The most bytes that are taken for a bundle: a few times what [`MAX_AUTHORITIES`] large certificates have.
-pub(super) const MAX_BYTES: usize = 64 << 10;
+pub(crate) const MAX_BYTES: usize = 64 << 10;
 
 /// A Secret that a flag names.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -48,7 +48,7 @@ impl FromStr for SecretName {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Unfit {
     /// The annotation does not name a Secret.
-    #[error("the annotation {} does not name a Secret as namespace/name", super::INJECT_CA_FROM)]
+    #[error("the annotation {} does not name a Secret as namespace/name", INJECT_CA_FROM)]
     Annotation,
     /// No flag names the Secret.
     #[error("the Secret {0} is not among those of --inject-from")]
@@ -82,7 +82,7 @@ pub enum Unfit {
 }
 
 /// The authorities to inject from `secret` at `now`: at least one, and none that has expired.
-pub(super) fn bundle(name: &SecretName, secret: Option<&Secret>, now: SystemTime) -> Result<Bundle, Unfit> {
+pub(crate) fn bundle(name: &SecretName, secret: Option<&Secret>, now: SystemTime) -> Result<Bundle, Unfit> {
     let named = || name.clone();
     let secret = secret.ok_or_else(|| Unfit::Absent(named()))?;
     let annotations = secret.metadata.annotations.as_ref();

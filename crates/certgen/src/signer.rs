@@ -16,22 +16,22 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Api;
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions};
 use rustls::pki_types::CertificateDer;
-use sallyport_leadership::{AccessError, Verb, call};
+use sallyport_leadership::{AccessError, Verb, call, chain};
 use sallyport_pki::certificate::MAX_PEM;
 use sallyport_pki::request::Subject;
 use sallyport_pki::{Algorithm, Bundle, Certificate, KeyPair, LeafRequest, Renewal, SigningRequest, check};
-use sallyport_registration::FIELD_MANAGER;
 use serde_json::json;
 use tracing::{info, warn};
 
-use super::arguments::{CertificateArgs, CommonArgs};
-use super::{JobError, Session};
+use crate::arguments::{CertificateArgs, CommonArgs};
+use crate::error::JobError;
+use crate::session::{FIELD_MANAGER, Session};
 
 /// The resource, in plural.
 const RESOURCE: &str = "certificatesigningrequests";
 
 /// A signer of the cluster, and what to ask it for.
-pub(super) struct Signer<'a> {
+pub(crate) struct Signer<'a> {
     session: &'a Session,
     api: Api<CertificateSigningRequest>,
     /// Name of the request's object.
@@ -193,7 +193,7 @@ impl<'a> Signer<'a> {
         if let Err(error) = deleted
             && !error.is_overtaken()
         {
-            warn!(error = ?anyhow::Error::from(error), "failed to delete a certificate signing request");
+            warn!(error = chain(&error), "failed to delete a certificate signing request");
         }
     }
 }

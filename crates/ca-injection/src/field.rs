@@ -9,8 +9,8 @@ use kube::api::DynamicObject;
 use sallyport_pki::Bundle;
 use serde_json::{Map, Value, json};
 
-use super::source::MAX_BYTES;
-use super::target::{Kind, Target};
+use crate::source::MAX_BYTES;
+use crate::target::{Kind, Target};
 
 /// The name under which injection writes. It is not the registration's: an applied object takes away what its
 /// manager applied before and does not say again.
@@ -18,7 +18,7 @@ pub const MANAGER: &str = "sallyport-ca-injection";
 
 /// One `caBundle` field.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Field {
+pub(crate) struct Field {
     /// The entry of a webhook configuration that it is in.
     entry: Option<String>,
     /// What is in it, if it was injected by [`MANAGER`] and nobody changed it since.
@@ -27,7 +27,7 @@ pub(super) struct Field {
 
 /// A live object, as far as injection cares.
 #[derive(Debug, Clone)]
-pub(super) struct Fields {
+pub(crate) struct Fields {
     kind: Kind,
     /// Its `caBundle` fields, those too that are absent; none if it has no use for one.
     pub all: Vec<Field>,
@@ -125,7 +125,7 @@ impl Fields {
 }
 
 /// Whether `manager` owns anything of an object.
-pub(super) fn is_managed_by(object: &DynamicObject, manager: &str) -> bool {
+pub(crate) fn is_managed_by(object: &DynamicObject, manager: &str) -> bool {
     let mut entries = object.metadata.managed_fields.iter().flatten();
     entries.any(|entry| entry.manager.as_deref() == Some(manager))
 }

@@ -13,11 +13,11 @@ use kube::api::{Patch, PatchParams, PostParams};
 use sallyport_leadership::{Verb, call};
 use sallyport_pki::stored::{CERTIFICATE, PRIVATE_KEY, TRUST};
 use sallyport_pki::{CertificateError, Defect, Identity, Stored};
-use sallyport_registration::FIELD_MANAGER;
 use serde_json::json;
 
-use super::arguments::CommonArgs;
-use super::{JobError, Session};
+use crate::arguments::CommonArgs;
+use crate::error::JobError;
+use crate::session::{FIELD_MANAGER, Session};
 
 /// Annotation of a Secret that was filled here, with the name that its certificate is for.
 const ISSUED_FOR: &str = "sallyport.dev/issued-for";
@@ -27,7 +27,7 @@ const OPAQUE: &str = "Opaque";
 const TLS: &str = "kubernetes.io/tls";
 
 /// Where a Secret is, and under which keys it holds what.
-pub(super) struct Place {
+pub(crate) struct Place {
     api: Api<Secret>,
     name: String,
     /// `secret <namespace>/<name>`.
@@ -196,7 +196,7 @@ impl Place {
 
 /// What a Secret held.
 #[derive(Debug, Default)]
-pub(super) struct Found {
+pub(crate) struct Found {
     /// Certificate, key and authorities, under the usual keys.
     stored: Stored,
     version: Option<String>,

@@ -70,7 +70,7 @@ impl Kind {
         })
     }
 
-    pub(super) fn api_resource(self) -> ApiResource {
+    pub(crate) fn api_resource(self) -> ApiResource {
         let (group, version) = self.api_version().split_once('/').unwrap_or(("", self.api_version()));
         let gvk = GroupVersionKind::gvk(group, version, self.kind());
         ApiResource::from_gvk_with_plural(&gvk, self.resource())

@@ -1,5 +1,7 @@
 //! Injection of `caBundle` into objects of others: off unless targets and Secrets are named.
 //!
+//! Start with [`Injector::new`] and call [`Injector::round`] whenever something that is [`Injector::watched`] changes.
+//!
 //! Three have to agree before anything is written: whoever runs the rotator names the object and the Secret by
 //! flags, the object carries the annotation [`INJECT_CA_FROM`] with the Secret's name, and the Secret carries
 //! [`ALLOW_INJECTION`]. Then the Secret's `ca.crt` is put into every `caBundle` of the object, and authorities that
@@ -11,18 +13,19 @@
 //! Nothing is remembered but patience: what was injected, and when, is read from the object's `managedFields`, so
 //! that any rotator continues where another stopped.
 
+#![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
+
+mod annotations;
 mod field;
 mod injector;
+mod metrics;
 mod overlap;
 mod source;
 mod target;
 
+pub use annotations::{ALLOW_INJECTION, INJECT_CA_FROM};
 pub use field::MANAGER;
 pub use injector::{Injection, InjectionError, Injector, Round};
+pub use metrics::Metrics;
 pub use source::{SecretName, Unfit};
 pub use target::{Kind, Target};
-
-/// Annotation of an object with the Secret to inject from, as `namespace/name`.
-pub const INJECT_CA_FROM: &str = "sallyport.dev/inject-ca-from";
-/// Annotation of a Secret whose `ca.crt` may be injected; its value has to be `true`.
-pub const ALLOW_INJECTION: &str = "sallyport.dev/allow-injection";

@@ -2,13 +2,12 @@
 
 use std::time::{Duration, SystemTime};
 
+use sallyport_pki::MAX_AUTHORITIES;
 use sallyport_pki::{Bundle, Certificate};
-
-use crate::state::MAX_AUTHORITIES;
 
 /// What is to be in an object.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Wanted {
+pub(crate) struct Wanted {
     /// The authorities: the Secret's, then former ones.
     pub bundle: Bundle,
     /// When the first of them is to leave, at the latest.
@@ -20,7 +19,7 @@ pub(super) struct Wanted {
 /// `injected` is what was put into the object's fields, last at `since`. Former authorities stay until the current
 /// ones have been there for `overlap`: a current one that is not there yet begins its time with the write that
 /// brings it. What somebody else put into a field is not among `injected`, and so does not stay.
-pub(super) fn wanted(
+pub(crate) fn wanted(
     current: &Bundle,
     injected: &[&Bundle],
     since: Option<SystemTime>,
@@ -49,7 +48,7 @@ pub(super) fn wanted(
 }
 
 /// Whether two bundles hold the same authorities. Their order says nothing to who trusts them.
-pub(super) fn is_same(one: &Bundle, other: &Bundle) -> bool {
+pub(crate) fn is_same(one: &Bundle, other: &Bundle) -> bool {
     one.certificates().len() == other.certificates().len()
         && one.certificates().iter().all(|certificate| other.contains(certificate))
 }

@@ -12,10 +12,8 @@ use sallyport_pki::names::{
     DEFAULT_CLUSTER_DOMAIN, Extras, MAX_COMMON_NAME, NameError, ServiceName, dns_label, dns_subdomain,
 };
 use sallyport_pki::stored::{CERTIFICATE, PRIVATE_KEY, TRUST};
-use sallyport_pki::{LeafRequest, Renewal};
+use sallyport_pki::{Algorithm, LeafRequest, Renewal};
 use sallyport_telemetry::{LogFormat, TelemetryArgs};
-
-use crate::arguments::{KeyAlgorithm, duration};
 
 /// The longest key of a Secret, in bytes.
 const MAX_SECRET_KEY: usize = 253;
@@ -24,6 +22,25 @@ const MIN_SIGNED_LIFE: Duration = Duration::from_secs(600);
 
 /// Flags that name webhook configurations.
 const WEBHOOKS: [&str; 3] = ["webhook", "mutating", "validating"];
+
+/// Kinds of keys, as the flag spells them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum KeyAlgorithm {
+    /// ECDSA on P-256.
+    EcdsaP256,
+    /// RSA with 2048 bits.
+    #[value(name = "rsa-2048")]
+    Rsa2048,
+}
+
+impl From<KeyAlgorithm> for Algorithm {
+    fn from(kind: KeyAlgorithm) -> Self {
+        match kind {
+            KeyAlgorithm::EcdsaP256 => Self::EcdsaP256,
+            KeyAlgorithm::Rsa2048 => Self::Rsa2048,
+        }
+    }
+}
 
 /// A job that ends.
 #[derive(Debug, Clone, clap::Subcommand)]
@@ -37,6 +54,19 @@ pub enum Job {
     /// Create, then patch; a certificate is replaced only after its new authority is trusted.
     #[command(after_help = BOOTSTRAP_HELP)]
     Bootstrap(Box<BootstrapArgs>),
+}
+
+impl Job {
+    /// What the flags cannot be together.
+    pub fn check(&self) -> Result<(), String> {
+        let (common, certificate) = match self {
+            Self::Create(args) => (&args.common, Some(&args.certificate)),
+            Self::Patch(args) => (&args.common, None),
+            Self::Bootstrap(args) => (&args.common, Some(&args.certificate)),
+        };
+        common.check()?;
+        certificate.map_or(Ok(()), |certificate| certificate.check(common))
+    }
 }
 
 const CREATE_HELP: &str = "\
@@ -151,13 +181,13 @@ pub struct CommonArgs {
 
 impl CommonArgs {
     /// Settings of the logs.
-    pub(super) fn telemetry(&self) -> TelemetryArgs {
+    pub(crate) fn telemetry(&self) -> TelemetryArgs {
         let log_level = self.log_level.clone();
         TelemetryArgs { log_format: self.log_format, log_level, ..TelemetryArgs::default() }
     }
 
     /// What the flags cannot be together.
-    pub(super) fn check(&self) -> Result<(), String> {
+    pub(crate) fn check(&self) -> Result<(), String> {
         let keys = BTreeSet::from([&self.ca_key, &self.cert_key, &self.key_key]);
         if keys.len() == 3 {
             Ok(())
@@ -246,7 +276,7 @@ impl CertificateArgs {
     pub const LIFE: Duration = Duration::from_secs(3650 * 24 * 60 * 60);
 
     /// What the flags cannot be together, with `common`.
-    pub(super) fn check(&self, common: &CommonArgs) -> Result<(), String> {
+    pub(crate) fn check(&self, common: &CommonArgs) -> Result<(), String> {
         self.wanted(&common.namespace).map_err(|error| format!("--service, --namespace: {error}"))?;
         if self.ca_secret.as_ref() == Some(&common.secret) {
             return Err("--ca-secret and --secret must be two different Secrets".to_owned());
@@ -263,12 +293,12 @@ impl CertificateArgs {
     }
 
     /// The Service in `namespace`.
-    pub(super) fn service(&self, namespace: &str) -> Result<ServiceName, NameError> {
+    pub(crate) fn service(&self, namespace: &str) -> Result<ServiceName, NameError> {
         ServiceName::new(&self.service, namespace, &self.cluster_domain)
     }
 
     /// What the certificate has to be.
-    pub(super) fn wanted(&self, namespace: &str) -> Result<LeafRequest, NameError> {
+    pub(crate) fn wanted(&self, namespace: &str) -> Result<LeafRequest, NameError> {
         let mut extras = Extras::default();
         for host in &self.hosts {
             match host {
@@ -280,7 +310,7 @@ impl CertificateArgs {
     }
 
     /// When a certificate is due.
-    pub(super) fn renewal(&self) -> Renewal {
+    pub(crate) fn renewal(&self) -> Renewal {
         self.renew_before.map_or(Renewal::TwoThirds, Renewal::Before)
     }
 }
@@ -411,17 +441,42 @@ fn subject(text: &str) -> Result<String, String> {
     }
 }
 
+/// Reads a time: a whole number with `s`, `m`, `h` or `d`, at least one second.
+pub fn duration(text: &str) -> Result<Duration, String> {
+    let wrong = || format!("{text:?} is not a time: use a whole number with s, m, h or d, such as 90d");
+    let unit = text.chars().next_back().ok_or_else(wrong)?;
+    let seconds = match unit {
+        's' => 1,
+        'm' => 60,
+        'h' => 3_600,
+        'd' => 86_400,
+        _ => return Err(wrong()),
+    };
+    let number: u64 = text.strip_suffix(unit).and_then(|number| number.parse().ok()).ok_or_else(wrong)?;
+    match number.checked_mul(seconds) {
+        Some(seconds) if seconds > 0 => Ok(Duration::from_secs(seconds)),
+        _ => Err(wrong()),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use clap::Parser as _;
 
-    use crate::Args;
+    use super::*;
+
+    /// A program with nothing but jobs.
+    #[derive(clap::Parser)]
+    struct Program {
+        #[command(subcommand)]
+        job: Job,
+    }
 
     fn refusal(arguments: &[&str]) -> Option<String> {
         let all = ["sallyport-cert-rotator"].iter().chain(arguments);
-        match Args::try_parse_from(all) {
+        match Program::try_parse_from(all) {
             Err(error) => Some(error.to_string()),
-            Ok(args) => crate::job::check(&args.job.unwrap()).err(),
+            Ok(program) => program.job.check().err(),
         }
     }
 
@@ -440,7 +495,7 @@ mod tests {
             let arguments = [&command[..at], &command[at + 2..]].concat();
             assert!(refusal(&arguments).unwrap().contains(wanted), "{arguments:?}");
         }
-        let rows: [(&[&str], &[&str], &str); 17] = [
+        let rows: [(&[&str], &[&str], &str); 16] = [
             (&create, &["--host", "ok.example,not_ok"], "--host"),
             (&create, &["--service", "Bad_Name"], "--service"),
             (&create, &["--life", "10"], "--life"),
@@ -457,7 +512,6 @@ mod tests {
             (&patch, &[], "--webhook"),
             (&patch, &["--webhook", "x", "--failure-policy", "Perhaps"], "--failure-policy"),
             (&patch, &["--crd", "x", "--failure-policy", "Fail"], "--webhook"),
-            (&["--ca-life", "1d", "create"], &create[1..], "create"),
         ];
         for (command, more, wanted) in rows {
             let arguments: Vec<&str> = command.iter().chain(more).copied().collect();
@@ -488,7 +542,16 @@ mod tests {
     }
 
     #[test]
-    fn without_a_job_the_controller_runs() {
-        assert!(Args::try_parse_from(["sallyport-cert-rotator"]).unwrap().job.is_none());
+    fn times_have_a_unit() {
+        for (text, wanted) in
+            [("90d", Some(7_776_000)), ("5m", Some(300)), ("1s", Some(1)), ("24h", Some(86_400))]
+                .into_iter()
+                .chain(
+                    ["", "d", "0s", "-1s", "1", "1.5h", "1w", "1µ", "99999999999999999999d"]
+                        .map(|text| (text, None)),
+                )
+        {
+            assert_eq!(duration(text).ok().map(|d| d.as_secs()), wanted, "{text:?}");
+        }
     }
 }
