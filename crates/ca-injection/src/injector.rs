@@ -18,7 +18,7 @@ use tracing::{error, info, warn};
 use crate::annotations::INJECT_CA_FROM;
 use crate::field::{Fields, MANAGER, is_managed_by};
 use crate::metrics::Metrics;
-use crate::overlap::{is_same, wanted};
+use crate::overlap::wanted;
 use crate::source::{SecretName, Unfit, bundle};
 use crate::target::Target;
 
@@ -252,7 +252,7 @@ impl Injector {
         let again = wanted.until.map(|until| until.duration_since(now).unwrap_or_default());
         let is_good = |fields: &Fields| {
             let mut all = fields.all.iter();
-            all.all(|field| field.injected.as_ref().is_some_and(|there| is_same(there, &wanted.bundle)))
+            all.all(|field| field.injected.as_ref().is_some_and(|there| there.holds_same(&wanted.bundle)))
         };
         let is_in_sync = is_good(&fields);
         self.metrics.in_sync(&label, is_in_sync);

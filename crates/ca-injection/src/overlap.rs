@@ -47,12 +47,6 @@ pub(crate) fn wanted(
     Wanted { bundle, until: [until, expiry].into_iter().flatten().min() }
 }
 
-/// Whether two bundles hold the same authorities. Their order says nothing to who trusts them.
-pub(crate) fn is_same(one: &Bundle, other: &Bundle) -> bool {
-    one.certificates().len() == other.certificates().len()
-        && one.certificates().iter().all(|certificate| other.contains(certificate))
-}
-
 #[cfg(test)]
 mod tests {
     use sallyport_pki::{Algorithm, Authority};
@@ -142,7 +136,7 @@ mod tests {
             (bundle(&[&a]), bundle(&[&b]), false),
             (bundle(&[]), bundle(&[]), true),
         ] {
-            assert_eq!(is_same(&one, &other), same);
+            assert_eq!(one.holds_same(&other), same);
         }
     }
 }
