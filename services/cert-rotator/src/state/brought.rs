@@ -10,7 +10,8 @@ use std::time::SystemTime;
 use sallyport_pki::names::Member;
 use sallyport_pki::{Bundle, Certificate, Defect, Identity, LeafRequest, MAX_AUTHORITIES, Renewal, check};
 
-use super::{Next, Observed, Phase, Step, Wanted, bundle, issuers};
+use super::step::{Next, Observed, Phase, Step, Wanted};
+use super::trust::{bundle, issuers};
 
 /// What to do next when `offered` is what the other issuer has issued.
 pub(super) fn next(

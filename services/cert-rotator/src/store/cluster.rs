@@ -15,7 +15,7 @@ use sallyport_pki::stored::{SUCCESSOR_CERTIFICATE, SUCCESSOR_PRIVATE_KEY};
 use sallyport_registration::FIELD_MANAGER;
 use serde_json::{Value, json};
 
-use super::{Content, Entry, Saved, Slot, StoreError};
+use super::entry::{Content, Entry, Saved, Slot, StoreError};
 
 /// Annotation of the authority's Secret by which another authority is asked for: any value that is not that of
 /// [`ROTATED`].
