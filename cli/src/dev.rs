@@ -1,19 +1,16 @@
 //! `sallyport dev`: the suite here, for a cluster near by.
 
 use crate::policies::Policies;
-use crate::registration;
 use crate::suite::{Suite, SuiteOptions};
 use crate::terminal::{self, GOOD, QUIET, STRONG};
 use crate::yaml;
 use anyhow::{Context as _, ensure};
-use sallyport_cert_rotator::registration::Source;
-use sallyport_cert_rotator::registration::live::Objects;
-use sallyport_cert_rotator::{Config, Registration};
+use sallyport_cert_rotator::{Config, Objects, Registration, Source};
 use sallyport_leadership::Events;
 use sallyport_net::Shutdown;
-use sallyport_pki::files;
 use sallyport_pki::names::dns_subdomain;
-use sallyport_registration::Description;
+use sallyport_pki::{Bundle, files};
+use sallyport_registration::{Description, Policy, configurations};
 use sallyport_sources::{Directory, Snapshot};
 use sallyport_telemetry::{Admin, LogFormat, TelemetryArgs};
 use serde::{Deserialize, Serialize};
@@ -251,7 +248,7 @@ struct Place<'a> {
     args: &'a DevArgs,
     state_dir: PathBuf,
     state: DevState,
-    ca_bundle: String,
+    bundle: Bundle,
     /// The cluster to register with.
     objects: Option<Objects>,
 }
@@ -263,7 +260,7 @@ impl<'a> Place<'a> {
             args,
             state_dir: suite.state_dir().to_owned(),
             state: DevState { webhook: suite.url(), ca_file: suite.ca_file(), admin },
-            ca_bundle: suite.ca_bundle(),
+            bundle: suite.bundle().clone(),
             objects,
         }
     }
@@ -274,7 +271,7 @@ impl<'a> Place<'a> {
 
     /// Writes the description of the registration, for the rotator.
     fn describe(&self, snapshot: &Snapshot) -> anyhow::Result<[Value; 2]> {
-        let described = registration::describe(&self.args.name, &self.state.webhook, snapshot);
+        let described = configurations(&self.args.name, &self.state.webhook, &policies(snapshot));
         let text = stream(&described)?;
         files::write_file(&self.registration_file(), text.as_bytes())?;
         Ok(described)
@@ -285,7 +282,7 @@ impl<'a> Place<'a> {
         policies.report();
         let mut described = self.describe(policies.snapshot())?;
         if let Some(objects) = &self.objects {
-            self.registered(objects, &stream(&described)?).await?;
+            self.registered(objects, &described).await?;
         } else {
             self.print(&described)?;
         }
@@ -314,8 +311,8 @@ impl<'a> Place<'a> {
     }
 
     /// Waits until the cluster has what is described.
-    async fn registered(&self, objects: &Objects, described: &str) -> anyhow::Result<()> {
-        let description = Description::parse(described, NAMESPACE)?;
+    async fn registered(&self, objects: &Objects, described: &[Value; 2]) -> anyhow::Result<()> {
+        let description = Description::of(described.clone(), NAMESPACE)?;
         for wanted in description.configurations.iter().filter(|configuration| configuration.is_wanted()) {
             // A failure is the rotator's to report; it asks the same server.
             while !matches!(objects.get(wanted.kind, &wanted.name).await, Ok(Some(live)) if live.is_ours()) {
@@ -338,7 +335,10 @@ impl<'a> Place<'a> {
 
     /// Prints the configurations for who applies them by hand.
     fn print(&self, described: &[Value; 2]) -> anyhow::Result<()> {
-        let configurations = registration::complete(described, &self.ca_bundle);
+        let description = Description::of(described.clone(), NAMESPACE)?;
+        let wanted = description.configurations.iter().filter(|configuration| configuration.is_wanted());
+        let configurations: Vec<Value> =
+            wanted.map(|configuration| configuration.complete(&self.bundle, &[])).collect();
         let text = if configurations.is_empty() {
             "# No policy has rules, so there is nothing to register.\n".to_owned()
         } else {
@@ -365,6 +365,17 @@ impl<'a> Place<'a> {
         terminal::say(&format!("{GOOD}ready{GOOD:#}; Ctrl-C ends it"));
         Ok(())
     }
+}
+
+/// The policies that decide what is registered.
+fn policies(snapshot: &Snapshot) -> Vec<Policy<'_>> {
+    let mutations = snapshot.mutations.iter().map(|entry| Policy::mutation(&entry.object.spec));
+    let mutating = snapshot.mutating_policies.iter();
+    let mutating = mutating.map(|entry| Policy::mutating_admission(&entry.object.spec));
+    let validations = snapshot.validations.iter().map(|entry| Policy::validation(&entry.object.spec));
+    let validating = snapshot.validating_policies.iter();
+    let validating = validating.map(|entry| Policy::validating_admission(&entry.object.spec));
+    mutations.chain(mutating).chain(validations).chain(validating).collect()
 }
 
 /// Removes `dev.json`, unless another process has put its own in the place.

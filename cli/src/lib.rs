@@ -32,7 +32,6 @@ mod json_lines;
 mod leadership;
 mod manifest;
 mod policies;
-mod registration;
 mod report;
 mod resource;
 mod review;

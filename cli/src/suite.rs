@@ -4,11 +4,7 @@
 use anyhow::{Context as _, bail};
 use clap::Parser as _;
 use sallyport_backend::{AuthorizerKind, Backend, Config};
-use sallyport_cert_rotator::issuance::{Issuance, Policy};
-use sallyport_cert_rotator::metrics::Metrics;
-use sallyport_cert_rotator::state::Wanted;
-use sallyport_cert_rotator::store::{DirectoryStore, Store};
-use sallyport_leadership::Events;
+use sallyport_cert_rotator::{DirectoryStore, Policy, Store, Wanted, issue};
 use sallyport_net::Shutdown;
 use sallyport_pki::authority::{AUTHORITY_LIFE, LEAF_LIFE};
 use sallyport_pki::names::{DEFAULT_CLUSTER_DOMAIN, Extras, Member, Suite as Names};
@@ -19,7 +15,7 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 use tempfile::TempDir;
 use tokio::task::{JoinError, JoinSet};
 
@@ -86,23 +82,14 @@ impl Suite {
         let names = Names::with_prefix(NAME, NAME, DEFAULT_CLUSTER_DOMAIN)?;
         let (extras, listen) = reach(&options.host);
         let certificates = certificates(&names, &extras).context("--host cannot be used")?;
-        let metrics = Metrics::register(Admin::new("cert-rotator").registry())?;
-        let (store, events) = (store(&tls), Events::none());
-        let issuance = Issuance {
-            store: &store,
-            offers: None,
-            policy: &certificates,
-            metrics: &metrics,
-            events: &events,
-        };
-        let settled = issuance.settle(SystemTime::now).await?;
+        let bundle = issue(&store(&tls), &certificates).await?;
 
         let (stop_front, stop_backends) = (Shutdown::new(), Shutdown::new());
         let mut suite = Self {
             url: String::new(),
             state_dir,
             certificates,
-            bundle: settled.bundle,
+            bundle,
             admin: BTreeMap::new(),
             front: JoinSet::new(),
             backends: JoinSet::new(),
@@ -216,9 +203,9 @@ impl Suite {
         self.state_dir().join("tls").join(Member::Webhook.word()).join("ca.crt")
     }
 
-    /// The same as a `caBundle`.
-    pub(crate) fn ca_bundle(&self) -> String {
-        self.bundle.to_ca_bundle()
+    /// The CAs by which it is verified.
+    pub(crate) fn bundle(&self) -> &Bundle {
+        &self.bundle
     }
 
     /// Base URLs of the admin endpoints by service.

@@ -144,7 +144,7 @@ fn judge_bundle(snapshot: &Snapshot, entry: &Entry<'_>, check: &mut Check) {
     let chain: Vec<_> = holding.chain.iter().map(|certificate| certificate.der().clone()).collect();
     match check::presented(&chain, &bundle, &name, snapshot.now) {
         Ok(_) => {
-            if stored.is_some_and(|stored| !is_same(stored, &bundle)) {
+            if stored.is_some_and(|stored| !stored.holds_same(&bundle)) {
                 let problem = "its caBundle is stale: it is not the stored one, though it still verifies";
                 check.add(Verdict::Warning, object, problem, repair.replace("every call to it fails; ", ""));
             }
@@ -165,12 +165,6 @@ fn judge_bundle(snapshot: &Snapshot, entry: &Entry<'_>, check: &mut Check) {
         }
         Err(defect) => check.add(Verdict::Failure, object, format!("what is served: {defect}"), repair),
     }
-}
-
-/// Whether two bundles hold the same authorities, in whatever order.
-fn is_same(one: &Bundle, other: &Bundle) -> bool {
-    one.certificates().len() == other.certificates().len()
-        && one.certificates().iter().all(|certificate| other.contains(certificate))
 }
 
 /// Reads a `caBundle` as it is registered.
@@ -233,7 +227,7 @@ fn judge_target(
     };
     let ports = live.pointer("/spec/ports").and_then(Value::as_array);
     let service_port = ports.into_iter().flatten().find(|there| {
-        there.get("port").and_then(Value::as_u64) == Some(*port)
+        there.get("port").and_then(Value::as_u64) == Some(u64::from(*port))
             && matches!(text(there, "/protocol"), "" | "TCP")
     });
     let Some(service_port) = service_port else {

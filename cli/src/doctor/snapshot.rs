@@ -1,7 +1,6 @@
 //! What was read of a cluster at one time: raw objects, or why they could not be read.
 
-use super::entry::Target;
-use super::selector::{Labels, labels_at};
+use super::entry::{Labels, Target, labels_at};
 use crate::cluster::Read;
 use crate::installation::Installation;
 use crate::inventory::Inventory;

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::Notify;
 
 /// The annotation of the Lease.
-pub const ANNOTATION: &str = "sallyport.dev/conditions";
+pub const CONDITIONS_ANNOTATION: &str = "sallyport.dev/conditions";
 /// The longest message, in bytes.
 const MAX_MESSAGE: usize = 1000;
 /// The longest annotation that is read, in bytes.

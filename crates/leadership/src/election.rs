@@ -22,7 +22,7 @@ use tracing::{debug, info, warn};
 
 use crate::access::{AccessError, Verb, call};
 use crate::causes::chain;
-use crate::conditions::{ANNOTATION, Conditions};
+use crate::conditions::{CONDITIONS_ANNOTATION, Conditions};
 use crate::owner::{labels, service_account};
 
 /// The longest duration of a Lease that somebody else wrote that is waited for.
@@ -209,7 +209,8 @@ impl Candidate {
             return Ok(());
         }
         if !is_held {
-            self.conditions.adopt(live.metadata.annotations.as_ref().and_then(|all| all.get(ANNOTATION)));
+            self.conditions
+                .adopt(live.metadata.annotations.as_ref().and_then(|all| all.get(CONDITIONS_ANNOTATION)));
         }
         let mut fields = json!({
             "holderIdentity": self.identity,
@@ -221,7 +222,7 @@ impl Candidate {
             fields["leaseTransitions"] = json!(spec.lease_transitions.unwrap_or_default().saturating_add(1));
         }
         let patch = json!({
-            "metadata": {"resourceVersion": version, "annotations": {ANNOTATION: self.conditions.render()}},
+            "metadata": {"resourceVersion": version, "annotations": {CONDITIONS_ANNOTATION: self.conditions.render()}},
             "spec": fields,
         });
         let written = self.patch(&patch).await;
@@ -280,7 +281,7 @@ impl Candidate {
             metadata: ObjectMeta {
                 name: Some(self.config.name.clone()),
                 labels: Some(labels(self.config.manager)),
-                annotations: Some([(ANNOTATION.to_owned(), self.conditions.render())].into()),
+                annotations: Some([(CONDITIONS_ANNOTATION.to_owned(), self.conditions.render())].into()),
                 owner_references,
                 ..ObjectMeta::default()
             },

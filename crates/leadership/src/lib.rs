@@ -21,7 +21,7 @@ mod watches;
 pub use access::{AccessError, Verb, call};
 pub use backoff::Backoff;
 pub use causes::chain;
-pub use conditions::{ANNOTATION, Conditions, Type};
+pub use conditions::{CONDITIONS_ANNOTATION, Conditions, Type};
 pub use connection::{ConnectError, client, cluster, connect};
 pub use election::{Candidacy, LeaseConfig, Standing};
 pub use events::Events;

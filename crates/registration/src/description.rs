@@ -5,6 +5,8 @@ use std::collections::BTreeSet;
 use sallyport_pki::Bundle;
 use serde_json::{Map, Value, json};
 
+use crate::target::Target;
+
 /// The API version of both kinds of configuration.
 const ADMISSION: &str = "admissionregistration.k8s.io/v1";
 
@@ -62,43 +64,6 @@ impl Kind {
         match self {
             Self::Service => "v1",
             Self::Mutating | Self::Validating => ADMISSION,
-        }
-    }
-}
-
-/// Whom an entry sends reviews to.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Target {
-    /// A Service of the cluster.
-    Service {
-        /// Its namespace.
-        namespace: String,
-        /// Its name.
-        name: String,
-        /// Its port.
-        port: u16,
-    },
-    /// An address outside the cluster's Services.
-    Url {
-        /// The host: a name or an address.
-        host: String,
-        /// The port.
-        port: u16,
-    },
-}
-
-impl Target {
-    /// Whether it is a Service of the cluster.
-    pub fn is_service(&self) -> bool {
-        matches!(self, Self::Service { .. })
-    }
-}
-
-impl std::fmt::Display for Target {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Service { namespace, name, port } => write!(f, "service {namespace}/{name}:{port}"),
-            Self::Url { host, port } => write!(f, "{host}:{port}"),
         }
     }
 }
@@ -178,6 +143,11 @@ impl Description {
         }
         let documents: Vec<Value> =
             serde_saphyr::from_multiple(text).map_err(|error| DescriptionError::Yaml(error.to_string()))?;
+        Self::of(documents, namespace)
+    }
+
+    /// Takes documents that are parsed already. Objects without a namespace that need one are in `namespace`.
+    pub fn of(documents: impl IntoIterator<Item = Value>, namespace: &str) -> Result<Self, DescriptionError> {
         let mut description = Self::default();
         let mut seen = BTreeSet::new();
         for document in documents.into_iter().filter(|document| !document.is_null()) {
@@ -254,47 +224,13 @@ fn target(entry: &Value) -> Result<Target, String> {
     if client.get("caBundle").is_some_and(|bundle| !bundle.is_null()) {
         return Err(".clientConfig.caBundle must not be described: it is the rotator's".to_owned());
     }
-    match (client.get("service").and_then(Value::as_object), client.get("url").and_then(Value::as_str)) {
-        (Some(service), None) => {
-            let text = |field: &str| match service.get(field).and_then(Value::as_str) {
-                Some(text) if !text.is_empty() => Ok(text.to_owned()),
-                _ => Err(format!(".clientConfig.service.{field} is missing")),
-            };
-            let port = match service.get("port") {
-                None | Some(Value::Null) => 443,
-                Some(port) => port
-                    .as_u64()
-                    .and_then(|port| u16::try_from(port).ok())
-                    .filter(|port| *port > 0)
-                    .ok_or(".clientConfig.service.port is not a port")?,
-            };
-            Ok(Target::Service { namespace: text("namespace")?, name: text("name")?, port })
-        }
-        (None, Some(url)) => url_target(url).ok_or_else(|| format!(".clientConfig.url {url:?} is not https")),
-        _ => Err(".clientConfig has to have either a service or a url".to_owned()),
-    }
-}
-
-fn url_target(url: &str) -> Option<Target> {
-    let rest = url.strip_prefix("https://")?;
-    let authority = rest.split(['/', '?', '#']).next()?;
-    let (host, port) = match authority.strip_prefix('[') {
-        Some(rest) => {
-            let (host, port) = rest.split_once(']')?;
-            (host, port.strip_prefix(':'))
-        }
-        None => match authority.split_once(':') {
-            Some((host, port)) => (host, Some(port)),
-            None => (authority, None),
-        },
-    };
-    let port = port.map_or(Some(443), |port| port.parse().ok())?;
-    (!host.is_empty() && !host.contains('@')).then(|| Target::Url { host: host.to_owned(), port })
+    Target::of(client)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::target::ServicePort;
 
     const GOOD: &str = r"
 apiVersion: v1
@@ -325,7 +261,11 @@ webhooks: []
         let [mutating, validating] = description.configurations.as_slice() else { panic!("two") };
         assert_eq!(
             mutating.targets,
-            BTreeSet::from([Target::Service { namespace: "prod".into(), name: "front".into(), port: 443 }])
+            BTreeSet::from([Target::Service(ServicePort {
+                namespace: "prod".into(),
+                name: "front".into(),
+                port: 443
+            })])
         );
         assert!(mutating.is_wanted() && !validating.is_wanted(), "a door without policies has no entry");
     }
@@ -375,22 +315,5 @@ webhooks: []
             Description::parse(&"#".repeat(Description::MAX_BYTES + 1), "prod"),
             Err(DescriptionError::TooLarge)
         ));
-    }
-
-    #[test]
-    fn urls_name_host_and_port() {
-        let rows = [
-            ("https://127.0.0.1:8443/mutate/fail", Some(("127.0.0.1", 8443))),
-            ("https://front.example/x", Some(("front.example", 443))),
-            ("https://[::1]:9/x", Some(("::1", 9))),
-            ("https:///x", None),
-            ("https://a@b/x", None),
-            ("https://a:b/x", None),
-            ("http://a/x", None),
-        ];
-        for (url, wanted) in rows {
-            let wanted = wanted.map(|(host, port)| Target::Url { host: host.to_owned(), port });
-            assert_eq!(url_target(url), wanted, "{url}");
-        }
     }
 }

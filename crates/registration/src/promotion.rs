@@ -13,6 +13,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde_json::{Map, Value, json};
 
 use crate::description::{Described, Kind};
+use crate::entry::is_fail;
 use crate::live::{FIELD_MANAGER, Live};
 
 /// The entries that send the probe to the mutator and to the validator.
@@ -53,11 +54,6 @@ pub fn held(full: &Value, live: Option<&Live>) -> Value {
         }
     }
     held
-}
-
-/// Whether an entry's failurePolicy is Fail, which is also the server's default.
-fn is_fail(entry: &Value) -> bool {
-    entry.get("failurePolicy").and_then(Value::as_str).is_none_or(|policy| policy == "Fail")
 }
 
 /// Whether the live entry of that name is Fail, and not by another writer's doing.

@@ -20,7 +20,7 @@ use sallyport_pki::names::Member;
 use serde::Deserialize;
 use tokio::net::TcpStream;
 
-use crate::registration::proof::pod_port;
+use crate::registration::pod_port;
 use crate::state::Phase;
 
 /// The label that says which service a pod is of.

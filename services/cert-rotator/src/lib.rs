@@ -1,38 +1,51 @@
 //! The cert-rotator: gives the suite its certificates and registers it with the API server.
 //!
-//! Tasks, one after the other, in rounds: certificates are made good ([`issuance`], deciding by [`state`]), the
-//! registration is brought to what is described ([`registration`]), and objects of others that ask for it are given
+//! Start with [`run`], the program; [`run_with`] is the same within a process that has its own telemetry, and [`issue`]
+//! makes certificates once. What to do next is decided by two pure functions: `state::next` for certificates and
+//! [`sallyport_registration::decide`] for what is registered.
+//!
+//! Tasks, one after the other, in rounds: certificates are made good (`issuance`), the
+//! registration is brought to what is described (`registration`), and objects of others that ask for it are given
 //! their `caBundle` ([`sallyport_ca_injection`]). A round reads everything anew and writes only what differs, so any number of
 //! rotators may run at once and any of them may die at any point; nothing is remembered but how patient to be with
 //! other writers.
 //!
-//! Private keys go from [`sallyport_pki`] to the [`store`] and nowhere else: never into a log, a metric or an
+//! Private keys go from [`sallyport_pki`] to the [`Store`] and nowhere else: never into a log, a metric or an
 //! error.
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
 
 mod arguments;
 mod deployment;
-pub mod issuance;
-pub mod metrics;
-pub mod offers;
-pub mod registration;
+mod issuance;
+mod metrics;
+mod offers;
+mod registration;
 mod rotator;
-pub mod state;
-pub mod store;
+mod state;
+mod store;
 
 use std::future::Future;
 use std::pin::pin;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::Context as _;
 use clap::CommandFactory as _;
 use clap::error::ErrorKind;
 use prometheus::Registry;
+use sallyport_leadership::Events;
+use sallyport_pki::Bundle;
 use sallyport_telemetry::Readiness;
+
+use crate::issuance::Issuance;
 
 pub use arguments::Args;
 pub use deployment::Pods;
+pub use issuance::{IssuanceError, Policy};
+pub use offers::Offers;
+pub use registration::{Objects, Source};
 pub use rotator::{Config, Registration};
+pub use state::Wanted;
+pub use store::{DirectoryStore, Store, StoreError};
 
 /// How long a check waits for what is not as it should be to become so.
 const CHECK_PATIENCE: Duration = Duration::from_secs(60);
@@ -72,6 +85,43 @@ pub async fn run_with(
     // The state of every task together is more than a stack should hold.
     Box::pin(rotator::run(config, metrics, certificates, pin!(shutdown))).await;
     Ok(())
+}
+
+/// Issues what is missing or due in a `store`, once. Returns the bundle that everybody is to trust.
+///
+/// ```
+/// use sallyport_cert_rotator::{DirectoryStore, Policy, Store, Wanted, issue};
+/// use sallyport_pki::authority::{AUTHORITY_LIFE, LEAF_LIFE};
+/// use sallyport_pki::names::{Extras, Member, Suite};
+/// use sallyport_pki::{Algorithm, Renewal};
+///
+/// # fn main() -> anyhow::Result<()> {
+/// # let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+/// # runtime.block_on(async {
+/// let suite = Suite::with_prefix("sallyport", "sallyport", "cluster.local")?;
+/// let leaf = |member| suite.leaf(member, &Extras::loopback()).map(|leaf| (member, leaf));
+/// let policy = Policy {
+///     wanted: Wanted {
+///         leaves: Member::ALL.into_iter().map(leaf).collect::<Result<_, _>>()?,
+///         renewal: Renewal::TwoThirds,
+///     },
+///     algorithm: Algorithm::EcdsaP256,
+///     authority_life: AUTHORITY_LIFE,
+///     leaf_life: LEAF_LIFE,
+/// };
+/// let directory = tempfile::tempdir()?;
+/// let store = Store::Directory(DirectoryStore::new(directory.path().to_owned()));
+/// let bundle = issue(&store, &policy).await?;
+/// assert_eq!(bundle.certificates().len(), 1);
+/// assert_eq!(issue(&store, &policy).await?, bundle, "what is good is kept");
+/// # Ok(())
+/// # })
+/// # }
+/// ```
+pub async fn issue(store: &Store, policy: &Policy) -> anyhow::Result<Bundle> {
+    let metrics = metrics::Metrics::register(&Registry::new()).context("failed to register metrics")?;
+    let issuance = Issuance { store, offers: None, policy, metrics: &metrics, events: &Events::none() };
+    Ok(issuance.settle(SystemTime::now).await?.bundle)
 }
 
 /// Looks whether certificates, fronts and registration are as they should be, again and again for `patience`.

@@ -21,8 +21,7 @@ use crate::deployment::{Deployment, Expected, Pods};
 use crate::issuance::{Issuance, IssuanceError, Policy, Settled};
 use crate::metrics::Metrics;
 use crate::offers::Offers;
-use crate::registration::live::Objects;
-use crate::registration::{Controller, Source};
+use crate::registration::{Controller, Objects, Source};
 use crate::state::Phase;
 use crate::store::{Slot, Store, StoreError};
 

@@ -6,8 +6,7 @@ use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::PostParams;
 use kube::{Api, Client};
 use sallyport_leadership::{AccessError, Events, Verb, call};
-use sallyport_registration::{Described, FIELD_MANAGER, Live, Outcome, Probe, Unproven};
-use serde_json::Value;
+use sallyport_registration::{Described, FIELD_MANAGER, Live, Outcome, Owners, Probe, Unproven};
 use tracing::info;
 
 use super::proof;
@@ -37,10 +36,12 @@ pub(super) enum Lack {
 pub(super) struct Pending {
     /// The configuration.
     pub described: Described,
-    /// As it is to be once it is proven.
-    pub full: Value,
     /// As it is.
     pub live: Live,
+    /// The owners that it is to have.
+    pub owners: Owners,
+    /// What it is to be once it is proven.
+    pub intent: u64,
 }
 
 /// Sends a probe in a dry run and reads what the API server says.
@@ -61,7 +62,7 @@ pub(super) async fn probe(client: &Client, namespace: &str) -> Result<Outcome, L
 }
 
 /// How patient to be, and what was said.
-pub(super) struct Promotion {
+pub(super) struct Patience {
     events: Events,
     waiting: Option<Waiting>,
 }
@@ -75,7 +76,7 @@ struct Waiting {
     is_told: bool,
 }
 
-impl Promotion {
+impl Patience {
     /// Nothing has been tried.
     pub(super) fn new(events: Events) -> Self {
         Self { events, waiting: None }
@@ -126,6 +127,7 @@ impl Promotion {
 #[cfg(test)]
 mod tests {
     use sallyport_registration::Description;
+    use serde_json::Value;
 
     use super::*;
 
@@ -136,21 +138,21 @@ mod tests {
             "n",
         );
         let described = description.unwrap().configurations.remove(0);
-        let pending = Pending { described, full: Value::Null, live: Live::new(Value::Null) };
-        let mut promotion = Promotion::new(Events::none());
+        let pending = Pending { described, live: Live::new(Value::Null), owners: Owners::Unowned, intent: 0 };
+        let mut patience = Patience::new(Events::none());
         let start = Instant::now();
-        assert_eq!(promotion.remaining(start), Duration::ZERO);
+        assert_eq!(patience.remaining(start), Duration::ZERO);
         let mut now = start;
         let mut proofs = 0;
         while now.saturating_duration_since(start) < Duration::from_hours(1) {
             proofs += 1;
-            let wait = promotion.lacks("r".to_owned(), &pending, now).await;
-            assert_eq!(promotion.remaining(now), wait);
+            let wait = patience.lacks("r".to_owned(), &pending, now).await;
+            assert_eq!(patience.remaining(now), wait);
             now += wait;
         }
         assert!((200..300).contains(&proofs), "{proofs} in an hour");
-        assert!(promotion.waiting.as_ref().is_some_and(|waiting| waiting.is_told), "it has lasted");
-        promotion.settled();
-        assert_eq!(promotion.remaining(start), Duration::ZERO);
+        assert!(patience.waiting.as_ref().is_some_and(|waiting| waiting.is_told), "it has lasted");
+        patience.settled();
+        assert_eq!(patience.remaining(start), Duration::ZERO);
     }
 }

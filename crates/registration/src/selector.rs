@@ -3,11 +3,11 @@
 use serde_json::{Map, Value};
 
 /// Labels of an object.
-pub(super) type Labels = Map<String, Value>;
+pub type Labels = Map<String, Value>;
 
 /// Whether a selector selects these labels. One that is absent or empty selects everything; what cannot be
 /// understood in it selects too, as a check had better see too much.
-pub(super) fn selects(selector: Option<&Value>, labels: &Labels) -> bool {
+pub(crate) fn selects(selector: Option<&Value>, labels: &Labels) -> bool {
     let Some(selector) = selector else { return true };
     let label = |key: &str| labels.get(key).and_then(Value::as_str);
     let equal = selector.get("matchLabels").and_then(Value::as_object);
@@ -30,14 +30,15 @@ pub(super) fn selects(selector: Option<&Value>, labels: &Labels) -> bool {
 }
 
 /// Labels found at a JSON pointer.
-pub(super) fn labels_at(object: &Value, pointer: &str) -> Labels {
+pub fn labels_at(object: &Value, pointer: &str) -> Labels {
     object.pointer(pointer).and_then(Value::as_object).cloned().unwrap_or_default()
 }
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use serde_json::json;
+
+    use super::*;
 
     #[test]
     fn selectors_select_as_kubernetes_does() {
