@@ -4,11 +4,11 @@
 //! makes certificates once. What to do next is decided by two pure functions: `state::next` for certificates and
 //! [`sallyport_registration::decide`] for what is registered.
 //!
-//! Tasks, one after the other, in rounds: certificates are made good (`issuance`), the
-//! registration is brought to what is described (`registration`), and objects of others that ask for it are given
-//! their `caBundle` ([`sallyport_ca_injection`]). A round reads everything anew and writes only what differs, so any number of
-//! rotators may run at once and any of them may die at any point; nothing is remembered but how patient to be with
-//! other writers.
+//! Tasks, one after the other, in rounds: certificates are made good (`issuance`), the registration is brought to what
+//! is described (`registration`), and objects of others that ask for it are given their `caBundle`
+//! ([`sallyport_ca_injection`]). A round reads everything anew and writes only what differs, so any number of rotators
+//! may run at once and any of them may die at any point; nothing is remembered but how patient to be with other
+//! writers.
 //!
 //! Private keys go from [`sallyport_pki`] to the [`Store`] and nowhere else: never into a log, a metric or an
 //! error.
