@@ -7,13 +7,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
-use sallyport_cert_rotator::events::Events;
-use sallyport_cert_rotator::registration::live::Objects;
-use sallyport_cert_rotator::registration::{Description, Source};
-use sallyport_cert_rotator::{Config, Registration};
+use sallyport_cert_rotator::{Config, Objects, Registration, Source};
+use sallyport_leadership::Events;
 use sallyport_net::Shutdown;
-use sallyport_pki::files;
 use sallyport_pki::names::dns_subdomain;
+use sallyport_pki::{Bundle, files};
+use sallyport_registration::{Description, Policy, configurations};
 use sallyport_sources::{Directory, Snapshot};
 use sallyport_telemetry::{Admin, LogFormat, TelemetryArgs};
 use serde::{Deserialize, Serialize};
@@ -24,7 +23,6 @@ use crate::output::exit_status::ExitStatus;
 use crate::output::terminal::{self, GOOD, QUIET, STRONG};
 use crate::output::yaml;
 use crate::policies::Policies;
-use crate::registration;
 use crate::suite::{Suite, SuiteOptions};
 
 /// File in the state directory that says where the suite is.
@@ -182,7 +180,7 @@ async fn serve(args: &DevArgs, mut suite: Suite, shutdown: Shutdown) -> anyhow::
         let policies = Policies::load(&args.policy_dir)?;
         let objects = match &args.kubeconfig {
             Some(kubeconfig) => {
-                let client = sallyport_cert_rotator::connect(Some(kubeconfig)).await?;
+                let client = sallyport_leadership::connect(Some(kubeconfig)).await?;
                 Some(Objects::new(client, NAMESPACE))
             }
             None => None,
@@ -252,7 +250,7 @@ struct Place<'a> {
     args: &'a DevArgs,
     state_dir: PathBuf,
     state: DevState,
-    ca_bundle: String,
+    bundle: Bundle,
     /// The cluster to register with.
     objects: Option<Objects>,
 }
@@ -264,7 +262,7 @@ impl<'a> Place<'a> {
             args,
             state_dir: suite.state_dir().to_owned(),
             state: DevState { webhook: suite.url(), ca_file: suite.ca_file(), admin },
-            ca_bundle: suite.ca_bundle(),
+            bundle: suite.bundle().clone(),
             objects,
         }
     }
@@ -275,7 +273,7 @@ impl<'a> Place<'a> {
 
     /// Writes the description of the registration, for the rotator.
     fn describe(&self, snapshot: &Snapshot) -> anyhow::Result<[Value; 2]> {
-        let described = registration::describe(&self.args.name, &self.state.webhook, snapshot);
+        let described = configurations(&self.args.name, &self.state.webhook, &policies(snapshot));
         let text = to_yaml_stream(&described)?;
         files::write_file(&self.registration_file(), text.as_bytes())?;
         Ok(described)
@@ -286,7 +284,7 @@ impl<'a> Place<'a> {
         policies.print();
         let mut described = self.describe(policies.snapshot())?;
         if let Some(objects) = &self.objects {
-            self.wait_until_registered(objects, &to_yaml_stream(&described)?).await?;
+            self.wait_until_registered(objects, &described).await?;
         } else {
             self.print(&described)?;
         }
@@ -315,8 +313,8 @@ impl<'a> Place<'a> {
     }
 
     /// Waits until the cluster has what is described.
-    async fn wait_until_registered(&self, objects: &Objects, described: &str) -> anyhow::Result<()> {
-        let description = Description::parse(described, NAMESPACE)?;
+    async fn wait_until_registered(&self, objects: &Objects, described: &[Value; 2]) -> anyhow::Result<()> {
+        let description = Description::of(described.clone(), NAMESPACE)?;
         for wanted in description.configurations.iter().filter(|configuration| configuration.is_wanted()) {
             // A failure is the rotator's to report; it asks the same server.
             while !matches!(objects.get(wanted.kind, &wanted.name).await, Ok(Some(live)) if live.is_ours()) {
@@ -341,7 +339,10 @@ impl<'a> Place<'a> {
 
     /// Prints the configurations for who applies them by hand.
     fn print(&self, described: &[Value; 2]) -> anyhow::Result<()> {
-        let configurations = registration::complete(described, &self.ca_bundle);
+        let description = Description::of(described.clone(), NAMESPACE)?;
+        let wanted = description.configurations.iter().filter(|configuration| configuration.is_wanted());
+        let configurations: Vec<Value> =
+            wanted.map(|configuration| configuration.complete(&self.bundle, &[])).collect();
         let text = if configurations.is_empty() {
             "# No policy has rules, so there is nothing to register.\n".to_owned()
         } else {
@@ -368,6 +369,17 @@ impl<'a> Place<'a> {
         terminal::print_note(&format!("{GOOD}ready{GOOD:#}; Ctrl-C ends it"));
         Ok(())
     }
+}
+
+/// The policies that decide what is registered.
+fn policies(snapshot: &Snapshot) -> Vec<Policy<'_>> {
+    let mutations = snapshot.mutations.iter().map(|entry| Policy::mutation(&entry.object.spec));
+    let mutating = snapshot.mutating_policies.iter();
+    let mutating = mutating.map(|entry| Policy::mutating_admission(&entry.object.spec));
+    let validations = snapshot.validations.iter().map(|entry| Policy::validation(&entry.object.spec));
+    let validating = snapshot.validating_policies.iter();
+    let validating = validating.map(|entry| Policy::validating_admission(&entry.object.spec));
+    mutations.chain(mutating).chain(validations).chain(validating).collect()
 }
 
 /// Removes `dev.json`, unless another process has put its own in the place.

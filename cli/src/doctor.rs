@@ -17,7 +17,6 @@ mod gathering;
 mod judge;
 mod neighbours;
 mod release;
-mod selector;
 mod snapshot;
 
 use std::io::Write as _;

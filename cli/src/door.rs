@@ -2,45 +2,7 @@
 
 use clap::ValueEnum;
 
-/// A door of a front: where a registration with this side and failurePolicy sends its reviews.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Door {
-    MutateFail,
-    MutateIgnore,
-    ValidateFail,
-    ValidateIgnore,
-}
-
-impl Door {
-    /// All doors: mutation before validation.
-    pub(crate) const ALL: [Self; 4] =
-        [Self::MutateFail, Self::MutateIgnore, Self::ValidateFail, Self::ValidateIgnore];
-
-    /// The door's name, which is its path without the first slash.
-    pub(crate) const fn name(self) -> &'static str {
-        match self {
-            Self::MutateFail => "mutate/fail",
-            Self::MutateIgnore => "mutate/ignore",
-            Self::ValidateFail => "validate/fail",
-            Self::ValidateIgnore => "validate/ignore",
-        }
-    }
-
-    /// Whether patches are taken here.
-    pub(crate) const fn mutates(self) -> bool {
-        matches!(self, Self::MutateFail | Self::MutateIgnore)
-    }
-
-    /// The failurePolicy of registrations that lead here.
-    pub(crate) const fn failure_policy(self) -> &'static str {
-        if self.tolerates_failure() { "Ignore" } else { "Fail" }
-    }
-
-    /// Whether a request goes on when no decision could be had here.
-    pub(crate) const fn tolerates_failure(self) -> bool {
-        matches!(self, Self::MutateIgnore | Self::ValidateIgnore)
-    }
-}
+pub(crate) use sallyport_registration::Endpoint as Door;
 
 /// The doors that a review is sent through.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

@@ -3,12 +3,11 @@
 use crate::cluster::clock;
 use crate::cluster::installation::Installation;
 use crate::cluster::{Cluster, Read};
+use sallyport_leadership::CONDITIONS_ANNOTATION;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::time::{Duration, SystemTime};
 
-/// Annotation with the conditions.
-const CONDITIONS: &str = "sallyport.dev/conditions";
 /// The most conditions that are looked at.
 const MAX_CONDITIONS: usize = 16;
 
@@ -54,7 +53,7 @@ impl Leadership {
         let text = |field: &str| lease.pointer(&format!("/spec/{field}")).and_then(Value::as_str);
         let seconds = lease.pointer("/spec/leaseDurationSeconds").and_then(Value::as_u64);
         let annotations = lease.pointer("/metadata/annotations").and_then(Value::as_object);
-        let conditions = annotations.and_then(|annotations| annotations.get(CONDITIONS)?.as_str());
+        let conditions = annotations.and_then(|annotations| annotations.get(CONDITIONS_ANNOTATION)?.as_str());
         let conditions: Option<Vec<Condition>> = conditions.and_then(|text| serde_json::from_str(text).ok());
         Self {
             holder: text("holderIdentity").unwrap_or_default().to_owned(),
@@ -98,7 +97,7 @@ mod tests {
             {"type": "Frozen", "status": "False"},
         ]);
         let lease = json!({
-            "metadata": {"annotations": {CONDITIONS: conditions.to_string()}},
+            "metadata": {"annotations": {CONDITIONS_ANNOTATION: conditions.to_string()}},
             "spec": {"holderIdentity": "a", "renewTime": "2026-11-21T10:00:05.000000Z",
                      "leaseDurationSeconds": 15},
         });
@@ -115,7 +114,7 @@ mod tests {
         for lease in [
             json!({}),
             json!({"spec": {"holderIdentity": 7, "renewTime": "?", "leaseDurationSeconds": -1}}),
-            json!({"metadata": {"annotations": {CONDITIONS: "[{"}}}),
+            json!({"metadata": {"annotations": {CONDITIONS_ANNOTATION: "[{"}}}),
         ] {
             let leadership = Leadership::of(&lease);
             assert_eq!((leadership.holder.as_str(), leadership.renewed), ("", None));

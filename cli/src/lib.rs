@@ -28,7 +28,6 @@ mod input;
 mod leadership;
 mod output;
 mod policies;
-mod registration;
 mod review;
 mod suite;
 mod test;

@@ -5,16 +5,12 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use anyhow::{Context as _, bail};
 use clap::Parser as _;
 use sallyport_backend::{AuthorizerKind, Backend, Config};
-use sallyport_cert_rotator::events::Events;
-use sallyport_cert_rotator::issuance::{Issuance, Policy};
-use sallyport_cert_rotator::metrics::Metrics;
-use sallyport_cert_rotator::state::Wanted;
-use sallyport_cert_rotator::store::{DirectoryStore, Store};
+use sallyport_cert_rotator::{DirectoryStore, Policy, Store, Wanted, issue};
 use sallyport_net::Shutdown;
 use sallyport_pki::authority::{AUTHORITY_LIFE, LEAF_LIFE};
 use sallyport_pki::names::{DEFAULT_CLUSTER_DOMAIN, Extras, Member, Suite as Names};
@@ -88,23 +84,14 @@ impl Suite {
         let names = Names::with_prefix(NAME, NAME, DEFAULT_CLUSTER_DOMAIN)?;
         let (extras, listen) = resolve_host(&options.host);
         let certificates = plan_certificates(&names, &extras).context("--host cannot be used")?;
-        let metrics = Metrics::register(Admin::new("cert-rotator").registry())?;
-        let (store, events) = (open_store(&tls), Events::none());
-        let issuance = Issuance {
-            store: &store,
-            offers: None,
-            policy: &certificates,
-            metrics: &metrics,
-            events: &events,
-        };
-        let settled = issuance.settle(SystemTime::now).await?;
+        let bundle = issue(&open_store(&tls), &certificates).await?;
 
         let (stop_front, stop_backends) = (Shutdown::new(), Shutdown::new());
         let mut suite = Self {
             url: String::new(),
             state_dir,
             certificates,
-            bundle: settled.bundle,
+            bundle,
             admin: BTreeMap::new(),
             front: JoinSet::new(),
             backends: JoinSet::new(),
@@ -221,9 +208,9 @@ impl Suite {
         self.state_dir().join("tls").join(Member::Webhook.word()).join("ca.crt")
     }
 
-    /// The same as a `caBundle`.
-    pub(crate) fn ca_bundle(&self) -> String {
-        self.bundle.to_ca_bundle()
+    /// The CAs by which it is verified.
+    pub(crate) fn bundle(&self) -> &Bundle {
+        &self.bundle
     }
 
     /// Base URLs of the admin endpoints by service.

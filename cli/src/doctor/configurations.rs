@@ -7,11 +7,9 @@ use super::release::is_running;
 use super::snapshot::Snapshot;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use sallyport_cert_rotator::FIELD_MANAGER;
-use sallyport_cert_rotator::registration::Description;
-use sallyport_cert_rotator::registration::difference::{Difference, difference};
 use sallyport_pki::names::Member;
 use sallyport_pki::{Bundle, Defect, check};
+use sallyport_registration::{Description, Difference, FIELD_MANAGER, difference};
 use serde_json::Value;
 use std::collections::BTreeSet;
 
@@ -146,7 +144,7 @@ fn judge_bundle(snapshot: &Snapshot, entry: &Entry<'_>, check: &mut Check) {
     let chain: Vec<_> = holding.chain.iter().map(|certificate| certificate.der().clone()).collect();
     match check::presented(&chain, &bundle, &name, snapshot.now) {
         Ok(_) => {
-            if stored.is_some_and(|stored| !is_same(stored, &bundle)) {
+            if stored.is_some_and(|stored| !stored.holds_same(&bundle)) {
                 let problem = "its caBundle is stale: it is not the stored one, though it still verifies";
                 check.add(Verdict::Warning, object, problem, repair.replace("every call to it fails; ", ""));
             }
@@ -167,12 +165,6 @@ fn judge_bundle(snapshot: &Snapshot, entry: &Entry<'_>, check: &mut Check) {
         }
         Err(defect) => check.add(Verdict::Failure, object, format!("what is served: {defect}"), repair),
     }
-}
-
-/// Whether two bundles hold the same authorities, in whatever order.
-fn is_same(one: &Bundle, other: &Bundle) -> bool {
-    one.certificates().len() == other.certificates().len()
-        && one.certificates().iter().all(|certificate| other.contains(certificate))
 }
 
 /// Reads a `caBundle` as it is registered.
@@ -235,7 +227,7 @@ fn judge_target(
     };
     let ports = live.pointer("/spec/ports").and_then(Value::as_array);
     let service_port = ports.into_iter().flatten().find(|there| {
-        there.get("port").and_then(Value::as_u64) == Some(*port)
+        there.get("port").and_then(Value::as_u64) == Some(u64::from(*port))
             && matches!(text(there, "/protocol"), "" | "TCP")
     });
     let Some(service_port) = service_port else {

@@ -2,8 +2,7 @@
 //! answer is away (C-100 to C-107).
 
 use super::diagnosis::{Check, Verdict, counted};
-use super::entry::{BUSY, Entry, LEASES, PODS, RECOVERY, Resource, VITAL, entries, text};
-use super::selector::{Labels, labels_at};
+use super::entry::{BUSY, Entry, LEASES, Labels, PODS, RECOVERY, Resource, VITAL, entries, labels_at, text};
 use super::snapshot::Snapshot;
 
 /// The namespace that the cluster itself runs in.

@@ -5,8 +5,7 @@ use std::time::{Duration, SystemTime};
 
 use serde_json::{Value, json};
 
-use super::entry::Target;
-use super::selector::{Labels, labels_at};
+use super::entry::{Labels, Target, labels_at};
 use crate::cluster::Read;
 use crate::cluster::installation::Installation;
 use crate::cluster::inventory::Inventory;

@@ -138,6 +138,35 @@ impl Authority {
     }
 
     /// Issues a leaf with a new key of the authority's own kind, valid for `life`, never beyond the authority.
+    ///
+    /// # Guarantees
+    ///
+    /// What it returns, [`check::leaf`] accepts against a bundle that holds the authority, until it is due or expires.
+    ///
+    /// ```
+    /// use std::time::SystemTime;
+    ///
+    /// use sallyport_pki::authority::{AUTHORITY_LIFE, LEAF_LIFE};
+    /// use sallyport_pki::{Algorithm, Authority, Bundle, LeafRequest, Renewal, ServiceName, check};
+    ///
+    /// let now = SystemTime::now();
+    /// let authority = Authority::generate(Algorithm::EcdsaP256, now, AUTHORITY_LIFE)?;
+    /// let service = ServiceName::new("webhook", "sallyport", "cluster.local")?;
+    /// let request = LeafRequest::for_service(&service);
+    /// let pair = authority.issue(&request, now, LEAF_LIFE)?;
+    ///
+    /// let mut bundle = Bundle::empty();
+    /// bundle.add(authority.certificate().clone());
+    /// check::leaf(&pair, &bundle, &request, now, Renewal::TwoThirds)?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// A duration that is zero or too long, an authority that has expired, or a name that cannot be put into a
+    /// certificate.
+    ///
+    /// [`check::leaf`]: crate::check::leaf
     pub fn issue(
         &self,
         request: &LeafRequest,

@@ -6,7 +6,10 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use rustls::pki_types::TrustAnchor;
 
-use crate::certificate::{Certificate, CertificateError, hexadecimal};
+use crate::certificate::{Certificate, CertificateError};
+
+/// The most authorities that a bundle holds by rule: an authority that keeps breaking must not grow it without bound.
+pub const MAX_AUTHORITIES: usize = 8;
 
 /// Several authority certificates, each once, newest first by convention.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -43,6 +46,12 @@ impl Bundle {
         self.certificates.iter().any(|known| known.der() == certificate.der())
     }
 
+    /// Whether both hold the same certificates. Their order says nothing to who trusts them.
+    pub fn holds_same(&self, other: &Self) -> bool {
+        self.certificates.len() == other.certificates.len()
+            && self.certificates.iter().all(|certificate| other.contains(certificate))
+    }
+
     /// The certificates in their order.
     pub fn certificates(&self) -> &[Certificate] {
         &self.certificates
@@ -73,7 +82,7 @@ impl Bundle {
     /// SHA-256 of the PEM text, in lower-case hexadecimal: two processes with the same fingerprint trust the
     /// same authorities in the same order.
     pub fn fingerprint(&self) -> String {
-        hexadecimal(aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, self.to_pem().as_bytes()).as_ref())
+        hex::encode(aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, self.to_pem().as_bytes()))
     }
 
     /// Trust anchors of the authorities that are valid at `now`.

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeSet;
 use std::fmt;
-use std::fmt::Write as _;
 use std::net::IpAddr;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -168,14 +167,14 @@ impl Certificate {
 
     /// The serial number in lower-case hexadecimal, without leading zeros.
     pub fn serial(&self) -> String {
-        let text = hexadecimal(&self.serial);
+        let text = hex::encode(&self.serial);
         let trimmed = text.trim_start_matches('0');
         if trimmed.is_empty() { "0".to_owned() } else { trimmed.to_owned() }
     }
 
     /// SHA-256 of the DER form, in lower-case hexadecimal.
     pub fn fingerprint(&self) -> String {
-        hexadecimal(aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, &self.der).as_ref())
+        hex::encode(aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, &self.der))
     }
 
     /// A fraction from 0 to 1 that is the certificate's own: the same for everyone who looks at it, different
@@ -258,15 +257,6 @@ fn system_time(seconds: i64) -> SystemTime {
     let distance = Duration::from_secs(seconds.unsigned_abs());
     let time = if seconds < 0 { UNIX_EPOCH.checked_sub(distance) } else { UNIX_EPOCH.checked_add(distance) };
     time.unwrap_or(UNIX_EPOCH)
-}
-
-/// Lower-case hexadecimal.
-pub(crate) fn hexadecimal(bytes: &[u8]) -> String {
-    bytes.iter().fold(String::with_capacity(bytes.len() * 2), |mut text, byte| {
-        // Writing to a String cannot fail.
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
 }
 
 #[cfg(test)]

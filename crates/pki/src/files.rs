@@ -10,7 +10,7 @@ use std::io::{self, Read as _, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, symlink};
 use std::path::{Path, PathBuf};
 
-use crate::certificate::{MAX_PEM, hexadecimal};
+use crate::certificate::MAX_PEM;
 use crate::stored::Stored;
 
 /// The link that readers go through.
@@ -151,7 +151,7 @@ fn unique(directory: &Path) -> Result<String, FileError> {
     let mut bytes = [0_u8; 8];
     aws_lc_rs::rand::fill(&mut bytes)
         .map_err(|_| failed("choose a temporary name in", directory)(io::Error::other("no random bytes")))?;
-    Ok(hexadecimal(&bytes))
+    Ok(hex::encode(bytes))
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 
-use crate::names::{Extras, MAX_COMMON_NAME, NameError, ServiceName, dns_subdomain};
+use crate::dns::{Extras, MAX_COMMON_NAME, NameError, ServiceName, dns_subdomain};
 
 /// The wanted names and uses of a leaf. Every leaf may serve (`serverAuth`); some are clients as well.
 ///

@@ -1,5 +1,8 @@
 //! Certificates of the suite: authorities, leaves, trust bundles, their checks and their stored form.
 //!
+//! Start with [`Authority::generate`] and [`Authority::issue`]; [`check`] judges what is stored or presented, and
+//! [`Stored`] is the form in Secrets and directories.
+//!
 //! What is here is pure: no network, no runtime, no clock. The time comes in as a parameter, so that every
 //! rule about lifetimes can be tested, and every caller (the rotator, the offline generator, tests) applies
 //! the same rules.
@@ -15,6 +18,7 @@ pub mod authority;
 pub mod bundle;
 pub mod certificate;
 pub mod check;
+mod dns;
 pub mod files;
 pub mod key_pair;
 pub mod leaf;
@@ -25,7 +29,7 @@ pub mod request;
 pub mod stored;
 
 pub use authority::{Algorithm, Authority, IssueError};
-pub use bundle::Bundle;
+pub use bundle::{Bundle, MAX_AUTHORITIES};
 pub use certificate::{Certificate, CertificateError};
 pub use check::{Defect, Validity};
 pub use key_pair::KeyPair;

@@ -6,17 +6,18 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use kube::Client;
+use sallyport_ca_injection::{Injection, SecretName, Target};
+use sallyport_certgen::{Job, KeyAlgorithm, duration};
+use sallyport_leadership::Events;
+use sallyport_leadership::LeaseConfig;
+use sallyport_pki::Renewal;
 use sallyport_pki::authority::MAX_LIFE;
 use sallyport_pki::names::{DEFAULT_CLUSTER_DOMAIN, Extras, Member, Suite, dns_label, dns_subdomain};
-use sallyport_pki::{Algorithm, Renewal};
+use sallyport_registration::FIELD_MANAGER;
 use sallyport_telemetry::TelemetryArgs;
 
 use crate::deployment::Pods;
-use crate::election::LeaseConfig;
-use crate::events::Events;
-use crate::injection::{Injection, SecretName, Target};
 use crate::issuance::Policy;
-use crate::job::Job;
 use crate::offers::Offers;
 use crate::registration::Source;
 use crate::rotator::{Config, Registration};
@@ -37,25 +38,6 @@ const MAX_LEASE: Duration = Duration::from_secs(5 * 60);
 const MAX_INJECTED: usize = 64;
 /// The longest overlap of injected authorities.
 const MAX_OVERLAP: Duration = Duration::from_secs(365 * 24 * 60 * 60);
-
-/// Kinds of keys, as the flag spells them.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-pub enum KeyAlgorithm {
-    /// ECDSA on P-256.
-    EcdsaP256,
-    /// RSA with 2048 bits.
-    #[value(name = "rsa-2048")]
-    Rsa2048,
-}
-
-impl From<KeyAlgorithm> for Algorithm {
-    fn from(kind: KeyAlgorithm) -> Self {
-        match kind {
-            KeyAlgorithm::EcdsaP256 => Self::EcdsaP256,
-            KeyAlgorithm::Rsa2048 => Self::Rsa2048,
-        }
-    }
-}
 
 /// Issues, renews and distributes the suite's certificates, and registers the suite with the API server.
 #[derive(Debug, Clone, clap::Parser)]
@@ -289,7 +271,7 @@ impl Args {
         anyhow::ensure!(is_registering || !self.promote, "--promote: nothing is registered");
         let is_injecting = !self.inject_into.is_empty();
         let client = if is_registering || is_injecting || self.store_dir.is_none() {
-            Some(crate::connect(self.kubeconfig.as_deref()).await?)
+            Some(sallyport_leadership::connect(self.kubeconfig.as_deref()).await?)
         } else {
             None
         };
@@ -314,6 +296,7 @@ impl Args {
         let propagation = self.propagation.unwrap_or(unseen);
         let lease = self.lease.clone().zip(client.clone()).map(|(name, client)| LeaseConfig {
             client,
+            manager: FIELD_MANAGER,
             namespace: namespace.clone(),
             name,
             duration: self.lease_duration,
@@ -328,7 +311,7 @@ impl Args {
             Some(Offers::new(client, &namespace, names.into(), self.brought_bundle.clone()))
         });
         let events = match &store {
-            Store::Cluster(store) => Events::new(store.client(), &namespace, &self.ca_secret),
+            Store::Cluster(store) => Events::new(store.client(), FIELD_MANAGER, &namespace, &self.ca_secret),
             Store::Directory(_) => Events::none(),
         };
         let injection =
@@ -464,24 +447,6 @@ impl Args {
     }
 }
 
-/// Reads a time: a whole number with `s`, `m`, `h` or `d`, at least one second.
-pub(crate) fn duration(text: &str) -> Result<Duration, String> {
-    let wrong = || format!("{text:?} is not a time: use a whole number with s, m, h or d, such as 90d");
-    let unit = text.chars().next_back().ok_or_else(wrong)?;
-    let seconds = match unit {
-        's' => 1,
-        'm' => 60,
-        'h' => 3_600,
-        'd' => 86_400,
-        _ => return Err(wrong()),
-    };
-    let number: u64 = text.strip_suffix(unit).and_then(|number| number.parse().ok()).ok_or_else(wrong)?;
-    match number.checked_mul(seconds) {
-        Some(seconds) if seconds > 0 => Ok(Duration::from_secs(seconds)),
-        _ => Err(wrong()),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use clap::Parser as _;
@@ -490,20 +455,6 @@ mod tests {
 
     fn args(flags: &[&str]) -> Result<Args, clap::Error> {
         Args::try_parse_from(["sallyport-cert-rotator"].iter().chain(flags))
-    }
-
-    #[test]
-    fn times_have_a_unit() {
-        for (text, wanted) in
-            [("90d", Some(7_776_000)), ("5m", Some(300)), ("1s", Some(1)), ("24h", Some(86_400))]
-                .into_iter()
-                .chain(
-                    ["", "d", "0s", "-1s", "1", "1.5h", "1w", "1µ", "99999999999999999999d"]
-                        .map(|text| (text, None)),
-                )
-        {
-            assert_eq!(duration(text).ok().map(|d| d.as_secs()), wanted, "{text:?}");
-        }
     }
 
     #[tokio::test]
@@ -552,5 +503,28 @@ mod tests {
         assert_eq!(config.namespace, "sallyport");
         let front = &config.policy.wanted.leaves[&Member::Webhook];
         assert!(front.client_auth() && front.dns_names().contains("sallyport-webhook.sallyport.svc"));
+    }
+
+    #[test]
+    fn without_a_job_the_controller_runs() {
+        assert!(args(&[]).unwrap().job.is_none());
+        assert!(
+            args(&["create", "--service", "hook", "--namespace", "prod", "--secret", "tls"])
+                .unwrap()
+                .job
+                .is_some()
+        );
+        let both = args(&[
+            "--ca-life",
+            "1d",
+            "create",
+            "--service",
+            "hook",
+            "--namespace",
+            "prod",
+            "--secret",
+            "tls",
+        ]);
+        assert!(both.unwrap_err().to_string().contains("create"));
     }
 }

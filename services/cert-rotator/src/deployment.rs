@@ -15,12 +15,12 @@ use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use kube::api::ListParams;
 use kube::{Api, Client};
+use sallyport_leadership::{AccessError, Verb, call};
 use sallyport_pki::names::Member;
 use serde::Deserialize;
 use tokio::net::TcpStream;
 
-use crate::access::{AccessError, Verb, call};
-use crate::registration::proof::pod_port;
+use crate::registration::pod_port;
 use crate::state::Phase;
 
 /// The label that says which service a pod is of.
@@ -138,6 +138,22 @@ struct Page {
     bundle_sha256: String,
 }
 
+impl Page {
+    /// Why what a member shows is not what is expected, or `None` if it is.
+    fn lacks(&self, member: Member, expected: &Expected<'_>) -> Option<&'static str> {
+        if self.bundle_sha256 != expected.bundle {
+            return Some("it has another trust bundle");
+        }
+        // Services write whole bytes, so that the serial of an external certificate may begin with a zero.
+        let serial = self.serial.trim_start_matches('0');
+        let wanted = expected.serials.get(&member).map(String::as_str);
+        if expected.phase == Phase::Switched && wanted != Some(serial) {
+            return Some("it serves another certificate");
+        }
+        None
+    }
+}
+
 impl Process {
     /// The process of a pod; `None` if it can have nothing loaded: not one of a service, ended, or not yet on a node.
     fn of(pod: &Pod) -> Option<Self> {
@@ -160,14 +176,7 @@ impl Process {
             Ok(Err(error)) => return Some(format!("it does not say what it has loaded: {error}")),
             Err(_) => return Some(format!("no answer within {} s", ASK_TIMEOUT.as_secs())),
         };
-        if page.bundle_sha256 != expected.bundle {
-            return Some("it has another trust bundle".to_owned());
-        }
-        let serial = expected.serials.get(&self.member);
-        if expected.phase == Phase::Switched && serial != Some(&page.serial) {
-            return Some("it serves another certificate".to_owned());
-        }
-        None
+        page.lacks(self.member, expected).map(str::to_owned)
     }
 }
 
@@ -219,6 +228,23 @@ mod tests {
         let page: Page = serde_json::from_str(&certificate::page(credentials)()).unwrap();
         let certificate = Certificate::from_pem(identity.pair.certificate_pem.as_bytes()).unwrap();
         assert_eq!((page.serial, page.bundle_sha256), (certificate.serial(), identity.bundle.fingerprint()));
+    }
+
+    #[test]
+    fn a_page_is_held_to_bundle_and_serial() {
+        let serials = BTreeMap::from([(Member::Mutator, "a1".to_owned())]);
+        for (phase, serial, bundle, wanted) in [
+            (Phase::Switched, "a1", "b", None),
+            // As a service writes the serial of an external certificate whose first digit is zero.
+            (Phase::Switched, "0a1", "b", None),
+            (Phase::Switched, "a10", "b", Some("it serves another certificate")),
+            (Phase::Published, "a10", "b", None),
+            (Phase::Published, "a1", "c", Some("it has another trust bundle")),
+        ] {
+            let page = Page { serial: serial.to_owned(), bundle_sha256: bundle.to_owned() };
+            let expected = Expected { phase, bundle: "b".to_owned(), serials: &serials };
+            assert_eq!(page.lacks(Member::Mutator, &expected), wanted, "{phase:?} {serial} {bundle}");
+        }
     }
 
     /// Which pods are waited for, and where they are asked.

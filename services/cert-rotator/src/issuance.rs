@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime};
 
+use sallyport_leadership::Events;
 use sallyport_pki::names::Member;
 use sallyport_pki::{Algorithm, Authority, Bundle, Certificate, Identity, IssueError, Stored, check};
 use tracing::{info, warn};
 
-use crate::events::Events;
 use crate::metrics::Metrics;
 use crate::offers::Offers;
 use crate::state::{self, Next, Observed, Phase, Step, Wanted};

@@ -1,51 +1,51 @@
 //! The cert-rotator: gives the suite its certificates and registers it with the API server.
 //!
-//! Tasks, one after the other, in rounds: certificates are made good ([`issuance`], deciding by [`state`]), the
-//! registration is brought to what is described ([`registration`]), and objects of others that ask for it are given
-//! their `caBundle` ([`injection`]). A round reads everything anew and writes only what differs, so any number of
-//! rotators may run at once and any of them may die at any point; nothing is remembered but how patient to be with
-//! other writers.
+//! Start with [`run`], the program; [`run_with`] is the same within a process that has its own telemetry, and [`issue`]
+//! makes certificates once. What to do next is decided by two pure functions: `state::next` for certificates and
+//! [`sallyport_registration::decide`] for what is registered.
 //!
-//! Private keys go from [`sallyport_pki`] to the [`store`] and nowhere else: never into a log, a metric or an
+//! Tasks, one after the other, in rounds: certificates are made good (`issuance`), the registration is brought to what
+//! is described (`registration`), and objects of others that ask for it are given their `caBundle`
+//! ([`sallyport_ca_injection`]). A round reads everything anew and writes only what differs, so any number of rotators
+//! may run at once and any of them may die at any point; nothing is remembered but how patient to be with other
+//! writers.
+//!
+//! Private keys go from [`sallyport_pki`] to the [`Store`] and nowhere else: never into a log, a metric or an
 //! error.
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
 
-pub mod access;
 mod arguments;
-mod backoff;
-pub mod conditions;
 mod deployment;
-mod election;
-pub mod events;
-pub mod injection;
-pub mod issuance;
-pub mod job;
-pub mod metrics;
-pub mod offers;
-mod owner;
-pub mod registration;
+mod issuance;
+mod metrics;
+mod offers;
+mod registration;
 mod rotator;
-pub mod state;
-pub mod store;
-mod watches;
+mod state;
+mod store;
 
 use std::future::Future;
-use std::path::Path;
 use std::pin::pin;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::Context as _;
-use kube::Client;
+use clap::CommandFactory as _;
+use clap::error::ErrorKind;
 use prometheus::Registry;
+use sallyport_leadership::Events;
+use sallyport_pki::Bundle;
 use sallyport_telemetry::Readiness;
+
+use crate::issuance::Issuance;
 
 pub use arguments::Args;
 pub use deployment::Pods;
-pub use election::LeaseConfig;
+pub use issuance::{IssuanceError, Policy};
+pub use offers::Offers;
+pub use registration::{Objects, Source};
 pub use rotator::{Config, Registration};
-
-/// The name under which everything is written to the API server.
-pub const FIELD_MANAGER: &str = "sallyport-cert-rotator";
+pub use state::Wanted;
+pub use store::{DirectoryStore, Store, StoreError};
 
 /// How long a check waits for what is not as it should be to become so.
 const CHECK_PATIENCE: Duration = Duration::from_secs(60);
@@ -56,7 +56,9 @@ const CHECK_INTERVAL: Duration = Duration::from_secs(2);
 /// job, until it is done. Flags that contradict each other are a [`clap::Error`].
 pub async fn run(args: Args) -> anyhow::Result<()> {
     if let Some(job) = args.job {
-        return job::run(job).await;
+        job.check().map_err(|text| Args::command().error(ErrorKind::ValueValidation, text))?;
+        sallyport_certgen::run(job, terminated()).await?;
+        return Ok(());
     }
     if args.check {
         check(&args.into_config().await?, CHECK_PATIENCE).await?;
@@ -85,6 +87,43 @@ pub async fn run_with(
     Ok(())
 }
 
+/// Issues what is missing or due in a `store`, once. Returns the bundle that everybody is to trust.
+///
+/// ```
+/// use sallyport_cert_rotator::{DirectoryStore, Policy, Store, Wanted, issue};
+/// use sallyport_pki::authority::{AUTHORITY_LIFE, LEAF_LIFE};
+/// use sallyport_pki::names::{Extras, Member, Suite};
+/// use sallyport_pki::{Algorithm, Renewal};
+///
+/// # fn main() -> anyhow::Result<()> {
+/// # let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+/// # runtime.block_on(async {
+/// let suite = Suite::with_prefix("sallyport", "sallyport", "cluster.local")?;
+/// let leaf = |member| suite.leaf(member, &Extras::loopback()).map(|leaf| (member, leaf));
+/// let policy = Policy {
+///     wanted: Wanted {
+///         leaves: Member::ALL.into_iter().map(leaf).collect::<Result<_, _>>()?,
+///         renewal: Renewal::TwoThirds,
+///     },
+///     algorithm: Algorithm::EcdsaP256,
+///     authority_life: AUTHORITY_LIFE,
+///     leaf_life: LEAF_LIFE,
+/// };
+/// let directory = tempfile::tempdir()?;
+/// let store = Store::Directory(DirectoryStore::new(directory.path().to_owned()));
+/// let bundle = issue(&store, &policy).await?;
+/// assert_eq!(bundle.certificates().len(), 1);
+/// assert_eq!(issue(&store, &policy).await?, bundle, "what is good is kept");
+/// # Ok(())
+/// # })
+/// # }
+/// ```
+pub async fn issue(store: &Store, policy: &Policy) -> anyhow::Result<Bundle> {
+    let metrics = metrics::Metrics::register(&Registry::new()).context("failed to register metrics")?;
+    let issuance = Issuance { store, offers: None, policy, metrics: &metrics, events: &Events::none() };
+    Ok(issuance.settle(SystemTime::now).await?.bundle)
+}
+
 /// Looks whether certificates, fronts and registration are as they should be, again and again for `patience`.
 /// Writes nothing.
 ///
@@ -102,35 +141,6 @@ pub async fn check(config: &Config, patience: Duration) -> anyhow::Result<()> {
             _ => tokio::time::sleep(CHECK_INTERVAL).await,
         }
     }
-}
-
-/// A client of the API server: of `kubeconfig` if one is given, else as the environment says. It does not try
-/// again by itself, because every call here is bounded and repeated in the next round.
-pub async fn connect(kubeconfig: Option<&Path>) -> anyhow::Result<Client> {
-    client(cluster(kubeconfig).await?)
-}
-
-/// Where the API server is, and how to speak to it.
-pub(crate) async fn cluster(kubeconfig: Option<&Path>) -> anyhow::Result<kube::Config> {
-    let mut config = match kubeconfig {
-        Some(path) => {
-            let kubeconfig = kube::config::Kubeconfig::read_from(path)
-                .with_context(|| format!("failed to read --kubeconfig {}", path.display()))?;
-            kube::Config::from_custom_kubeconfig(kubeconfig, &kube::config::KubeConfigOptions::default())
-                .await
-                .with_context(|| format!("failed to use --kubeconfig {}", path.display()))?
-        }
-        None => kube::Config::infer().await.context(
-            "failed to find an API server; inside a cluster a ServiceAccount is needed, outside --kubeconfig",
-        )?,
-    };
-    config.default_retry = false;
-    Ok(config)
-}
-
-/// A client of that API server.
-pub(crate) fn client(cluster: kube::Config) -> anyhow::Result<Client> {
-    Client::try_from(cluster).context("failed to make a client of the API server")
 }
 
 /// Completes on SIGTERM or SIGINT.

@@ -3,7 +3,6 @@
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use prometheus::{GaugeVec, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry};
-
 use sallyport_pki::Certificate;
 use sallyport_telemetry::CertificateGauges;
 
@@ -22,13 +21,30 @@ pub struct Metrics {
     failures: IntCounterVec,
     awaited_since: IntGaugeVec,
     leader: IntGauge,
-    injection_writes: IntCounterVec,
-    injection_errors: IntCounterVec,
+    injection: sallyport_ca_injection::Metrics,
 }
 
 impl Metrics {
     /// Makes the metrics and registers them.
     pub fn register(registry: &Registry) -> prometheus::Result<Self> {
+        let in_sync = IntGaugeVec::new(
+            Opts::new(
+                "sallyport_ca_bundle_in_sync",
+                "1 when the configuration is as it should be, with the current caBundle; else 0.",
+            ),
+            &["configuration"],
+        )?;
+        let backoff = GaugeVec::new(
+            Opts::new(
+                "sallyport_registration_backoff_seconds",
+                "How long the next repair waits because another writer keeps changing the configuration.",
+            ),
+            &["configuration"],
+        )?;
+        registry.register(Box::new(in_sync.clone()))?;
+        registry.register(Box::new(backoff.clone()))?;
+        let injection =
+            sallyport_ca_injection::Metrics::register(registry, in_sync.clone(), backoff.clone())?;
         let metrics = Self {
             certificates: CertificateGauges::register(registry)?,
             rotations: IntCounterVec::new(
@@ -38,13 +54,7 @@ impl Metrics {
                 ),
                 &["phase"],
             )?,
-            in_sync: IntGaugeVec::new(
-                Opts::new(
-                    "sallyport_ca_bundle_in_sync",
-                    "1 when the configuration is as it should be, with the current caBundle; else 0.",
-                ),
-                &["configuration"],
-            )?,
+            in_sync,
             promoted: IntGaugeVec::new(
                 Opts::new(
                     "sallyport_registration_promoted",
@@ -57,13 +67,7 @@ impl Metrics {
                 Opts::new("sallyport_registration_writes_total", "Writes to a registered configuration."),
                 &["configuration"],
             )?,
-            backoff: GaugeVec::new(
-                Opts::new(
-                    "sallyport_registration_backoff_seconds",
-                    "How long the next repair waits because another writer keeps changing the configuration.",
-                ),
-                &["configuration"],
-            )?,
+            backoff,
             failures: IntCounterVec::new(
                 Opts::new("sallyport_rotator_failures_total", "Rounds of work that failed."),
                 &["task"],
@@ -80,31 +84,14 @@ impl Metrics {
                 "sallyport_rotator_leader",
                 "1 while this rotator leads, or none has to lead; else 0.",
             )?,
-            injection_writes: IntCounterVec::new(
-                Opts::new(
-                    "sallyport_injection_writes_total",
-                    "Writes to an object of others that a caBundle is injected into.",
-                ),
-                &["target"],
-            )?,
-            injection_errors: IntCounterVec::new(
-                Opts::new(
-                    "sallyport_injection_errors_total",
-                    "Rounds that could not inject a caBundle into an object of others that asks for one.",
-                ),
-                &["target"],
-            )?,
+            injection,
         };
         registry.register(Box::new(metrics.rotations.clone()))?;
-        registry.register(Box::new(metrics.in_sync.clone()))?;
         registry.register(Box::new(metrics.promoted.clone()))?;
         registry.register(Box::new(metrics.writes.clone()))?;
-        registry.register(Box::new(metrics.backoff.clone()))?;
         registry.register(Box::new(metrics.failures.clone()))?;
         registry.register(Box::new(metrics.awaited_since.clone()))?;
         registry.register(Box::new(metrics.leader.clone()))?;
-        registry.register(Box::new(metrics.injection_writes.clone()))?;
-        registry.register(Box::new(metrics.injection_errors.clone()))?;
         metrics.awaited(None);
         for phase in Step::PHASES {
             metrics.rotations.with_label_values(&[phase]).reset();
@@ -181,22 +168,9 @@ impl Metrics {
         let _ = self.backoff.remove_label_values(&[configuration]);
     }
 
-    pub(crate) fn injects(&self, target: &str) {
-        // There from the start, so that the first of each is seen to increase it.
-        let _ = self.injection_writes.with_label_values(&[target]);
-        let _ = self.injection_errors.with_label_values(&[target]);
-    }
-
-    pub(crate) fn injected(&self, target: &str, in_sync: bool) {
-        self.in_sync.with_label_values(&[target]).set(i64::from(in_sync));
-    }
-
-    pub(crate) fn injection_written(&self, target: &str) {
-        self.injection_writes.with_label_values(&[target]).inc();
-    }
-
-    pub(crate) fn injection_failed(&self, target: &str) {
-        self.injection_errors.with_label_values(&[target]).inc();
+    /// The metrics of injection, which share the series of configurations.
+    pub(crate) fn injection(&self) -> sallyport_ca_injection::Metrics {
+        self.injection.clone()
     }
 
     pub(crate) fn failed(&self, task: &str) {

@@ -5,10 +5,9 @@ use std::collections::BTreeMap;
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use kube::{Api, Client};
+use sallyport_leadership::{AccessError, Verb, call};
 use sallyport_pki::names::Member;
 use sallyport_pki::{Bundle, Identity, Stored};
-
-use crate::access::{AccessError, Verb, call};
 
 /// Where certificates are that somebody else issues.
 #[derive(Clone)]

@@ -6,12 +6,13 @@
 //! configuration is kept as described, with the current bundle in every entry, and nothing is written when
 //! nothing differs. With promotion on, entries become Fail only after the whole way was proven.
 
-pub mod controller;
-pub mod description;
-pub mod difference;
-pub mod live;
+mod controller;
+mod live;
 mod promotion;
-pub mod proof;
+mod proof;
+mod source;
 
-pub use controller::{Controller, Round};
-pub use description::{Described, Description, DescriptionError, Source};
+pub use controller::Controller;
+pub use live::Objects;
+pub(crate) use proof::pod_port;
+pub use source::Source;

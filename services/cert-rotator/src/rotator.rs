@@ -5,25 +5,22 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
+use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use kube::Client;
+use sallyport_ca_injection::{Injection, Injector};
 use sallyport_error_chain::format_chain;
+use sallyport_leadership::{Candidacy, Conditions, Events, LeaseConfig, Standing, Type, Watched, Watches};
 use sallyport_telemetry::Condition;
 use tokio::sync::Notify;
 use tracing::{error, info};
 
-use crate::conditions::{Conditions, Type};
 use crate::deployment::{Deployment, Expected, Pods};
-use crate::election::{Candidacy, LeaseConfig, Standing};
-use crate::events::Events;
-use crate::injection::{Injection, Injector};
 use crate::issuance::{Issuance, IssuanceError, Policy, Settled};
 use crate::metrics::Metrics;
 use crate::offers::Offers;
-use crate::registration::live::Objects;
-use crate::registration::{Controller, Source};
+use crate::registration::{Controller, Objects, Source};
 use crate::state::Phase;
 use crate::store::{Slot, Store, StoreError};
-use crate::watches::{Watched, Watches};
 
 /// The wait after a first failed round; it doubles up to [`LONGEST_RETRY`].
 const FIRST_RETRY: Duration = Duration::from_secs(1);
@@ -154,11 +151,12 @@ pub(crate) async fn run(
         info!("stopped");
         return;
     };
-    let mut candidacy = Candidacy::start(lease, conditions.clone(), metrics.clone());
+    let mut candidacy = Candidacy::start(lease, conditions.clone());
     let mut standing = Standing::Unknown;
     loop {
         match standing {
             Standing::Leading => {
+                metrics.leading(true);
                 let mut rotator = Rotator::new(&config, &metrics, &conditions, &certificates);
                 let deposed = async {
                     while standing == Standing::Leading {
@@ -172,6 +170,7 @@ pub(crate) async fn run(
                     }
                     () = deposed => {}
                 }
+                metrics.leading(false);
                 conditions.clear();
             }
             Standing::Following | Standing::Unknown => {
@@ -203,7 +202,7 @@ impl<'a> Rotator<'a> {
             conditions,
             ready,
             controller: config.controller(metrics),
-            injector: config.injection.clone().map(|injection| Injector::new(injection, metrics.clone())),
+            injector: config.injection.clone().map(|injection| Injector::new(injection, metrics.injection())),
             watches: None,
             deployment: Deployment::new(config.pods.clone(), config.propagation),
             last_lack: None,
@@ -222,7 +221,7 @@ impl<'a> Rotator<'a> {
                 self.config.injection.as_ref().map(|injection| injection.client.clone())
             }
         };
-        self.watches = client.map(|client| Watches::new(client, &self.config.namespace, Arc::clone(&wake)));
+        self.watches = client.map(|client| Watches::new(client, Arc::clone(&wake)));
         loop {
             // Both halves of a round may be dropped at any point: whatever was written, the next round goes on.
             let wait = tokio::select! {
@@ -290,8 +289,7 @@ impl<'a> Rotator<'a> {
             // What waits for its promotion is registered as it is to be by now: no rotation waits for it.
             let sooner = [round.again, round.unpromoted].into_iter().flatten().min();
             wait = sooner.map_or(wait, |sooner| sooner.max(SETTLE).min(wait));
-            let described = round.watched.into_iter().map(|(kind, name)| Watched::Described(kind, name));
-            self.watch(described.collect());
+            self.watch(round.watched);
         }
         self.tell_ready(&settled, is_registered, is_promoted);
         let Some((phase, _)) = &settled.awaited else {
@@ -401,15 +399,18 @@ impl<'a> Rotator<'a> {
         }
         let mut wanted = described;
         wanted.extend(self.injector.iter().flat_map(Injector::watched));
+        let namespace = &self.config.namespace;
+        let secret = |name: &str| Watched::namespaced::<Secret>(namespace, name);
+        let config_map = |name: &str| Watched::namespaced::<ConfigMap>(namespace, name);
         if let Some(offers) = &self.config.offers {
-            wanted.extend(offers.secrets().cloned().map(Watched::Secret));
-            wanted.extend(offers.config_map().cloned().map(Watched::ConfigMap));
+            wanted.extend(offers.secrets().map(|name| secret(name)));
+            wanted.extend(offers.config_map().map(|name| config_map(name)));
         }
         if let Store::Cluster(store) = &self.config.store {
-            wanted.extend(Slot::ALL.map(|slot| Watched::Secret(store.names().of(slot).to_owned())));
+            wanted.extend(Slot::ALL.map(|slot| secret(store.names().of(slot))));
         }
         if let Some(Registration { source: Source::ConfigMap(name), .. }) = &self.config.registration {
-            wanted.push(Watched::ConfigMap(name.clone()));
+            wanted.push(config_map(name));
         }
         watches.keep(wanted);
     }

@@ -1,41 +1,32 @@
 //! Keeping the registration as described: one round reads everything and writes what differs.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::time::{Duration, Instant, SystemTime};
 
 use k8s_openapi::api::rbac::v1::ClusterRole;
 use kube::Api;
 use sallyport_error_chain::format_chain;
+use sallyport_leadership::{AccessError, Backoff, Events, Watched, uid};
 use sallyport_pki::Bundle;
+use sallyport_registration::{
+    Action, Cause, Described, Description, Difference, Entries, FIELD_MANAGER, Hold, Kind, Live, Observed,
+    Owners, Promotion, Proof, SOON, Target, decide, difference, owner,
+};
 use serde_json::Value;
 use tracing::{info, warn};
 
-use super::description::{Described, Description, DescriptionError, Kind, Source, Target};
-use super::difference::{Difference, difference};
-use super::live::{Live, Objects, owner};
-use super::promotion::{Entries, Lack, Pending, Promotion, held, probe};
+use super::live::Objects;
+use super::promotion::{Lack, Patience, Pending, probe};
 use super::proof::{Unproven, prove};
-use crate::FIELD_MANAGER;
-use crate::access::AccessError;
-use crate::backoff::Backoff;
-use crate::events::Events;
+use super::source::{Source, SourceError};
 use crate::metrics::Metrics;
-use crate::owner::uid;
-
-/// How soon to look again while the front is not proven or somebody else was faster.
-const SOON: Duration = Duration::from_secs(2);
-
-/// How long a front behind a Service has to be proven before it is first registered. The proof is of its pods;
-/// until kube-proxy has heard of them on the nodes of the API servers, the Service refuses connections.
-const ROUTABLE: Duration = Duration::from_secs(5);
 
 /// Why a round failed.
 #[derive(Debug, thiserror::Error)]
 pub enum RegistrationError {
     /// The description could not be read.
     #[error(transparent)]
-    Description(#[from] DescriptionError),
+    Description(#[from] SourceError),
     /// The API server refused or failed.
     #[error(transparent)]
     Access(#[from] AccessError),
@@ -44,8 +35,8 @@ pub enum RegistrationError {
 /// What a round came to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Round {
-    /// Names of the objects that are to exist, to be watched.
-    pub watched: BTreeSet<(Kind, String)>,
+    /// The objects that are described, to be watched.
+    pub watched: Vec<Watched>,
     /// When to look again at the latest; `None` when everything is as described.
     pub again: Option<Duration>,
     /// When to look again at entries that are to be promoted; `None` when none are.
@@ -63,10 +54,10 @@ pub struct Controller {
     repairs: BTreeMap<(Kind, String), Repair>,
     /// Why the front was last not proven, so that a long wait is one line in the log.
     last_reason: Option<String>,
-    /// Since when each configuration that does not exist yet could be registered, but for [`ROUTABLE`].
+    /// Since when each configuration that does not exist yet could be registered, but for its Service being known everywhere.
     proven: BTreeMap<Kind, Instant>,
     /// Only with promotion on.
-    promotion: Option<Promotion>,
+    patience: Option<Patience>,
     /// What this round found to wait for its promotion.
     pending: Vec<Pending>,
 }
@@ -99,16 +90,6 @@ impl Repair {
     }
 }
 
-/// The owner that configurations are to have.
-enum Owner {
-    /// None was asked for.
-    Unowned,
-    /// This one.
-    Present(Value, String),
-    /// It was asked for and is not there: the release is being removed.
-    Absent,
-}
-
 impl Controller {
     /// A controller of what `source` describes. What a person should know of is written to `events`.
     pub fn new(
@@ -129,7 +110,7 @@ impl Controller {
             repairs: BTreeMap::new(),
             last_reason: None,
             proven: BTreeMap::new(),
-            promotion: None,
+            patience: None,
             pending: Vec::new(),
         }
     }
@@ -137,7 +118,7 @@ impl Controller {
     /// Holds entries that are described as Fail at Ignore until the way through the API server is proven.
     #[must_use]
     pub fn promoting(mut self) -> Self {
-        self.promotion = Some(Promotion::new(self.events.clone()));
+        self.patience = Some(Patience::new(self.events.clone()));
         self
     }
 
@@ -146,11 +127,11 @@ impl Controller {
         let description = self.source.read(self.objects.client(), &self.namespace).await?;
         let mut again: Option<Duration> = None;
         if let Some(service) = &description.service {
-            again = sooner(again, self.keep_service(service, &description).await?);
+            again = sooner(again, self.keep(service, &description, bundle, now).await?);
         }
         self.pending.clear();
         for described in &description.configurations {
-            again = sooner(again, self.keep_configuration(described, bundle, now).await?);
+            again = sooner(again, self.keep(described, &description, bundle, now).await?);
         }
         // The proof is of everything together, so everything is to be in its place.
         let unpromoted = if again.is_none() { self.promote(&description, bundle, now).await? } else { None };
@@ -158,7 +139,7 @@ impl Controller {
             .service
             .iter()
             .chain(&description.configurations)
-            .map(|described| (described.kind, described.name.clone()))
+            .map(|described| self.objects.watched(described.kind, &described.name))
             .collect();
         Ok(Round { watched, again, unpromoted })
     }
@@ -180,32 +161,18 @@ impl Controller {
     pub async fn inspect(&self, bundle: &Bundle, now: SystemTime) -> Result<Vec<String>, RegistrationError> {
         let description = self.source.read(self.objects.client(), &self.namespace).await?;
         let absent = || vec!["the ClusterRole that is to own the registration does not exist".to_owned()];
-        let owners = match self.owner().await? {
-            Owner::Unowned => Vec::new(),
-            Owner::Present(owner, _) => vec![owner],
-            Owner::Absent => return Ok(absent()),
-        };
-        let Some(service_owners) = self.service_owners(&description).await? else { return Ok(absent()) };
+        let owners = self.owner().await?;
+        let service_owners = self.service_owners(&description).await?;
+        if owners == Owners::Absent || service_owners == Owners::Absent {
+            return Ok(absent());
+        }
         let mut faults = Vec::new();
         for described in description.service.iter().chain(&description.configurations) {
             let (kind, name) = (described.kind, &described.name);
             let live = self.objects.get(kind, name).await?;
             let owners = if kind == Kind::Service { &service_owners } else { &owners };
-            let full = described.complete(bundle, owners);
-            let wanted = self.wanted(&full, live.as_ref());
-            let fault = match live {
-                Some(live) if described.is_wanted() => match difference(&wanted, &live.object, FIELD_MANAGER)
-                {
-                    Difference::None if wanted != full => Some("has entries that are not promoted to Fail"),
-                    Difference::None => None,
-                    Difference::Bundle => Some("has another caBundle"),
-                    Difference::Fields => Some("is not as described"),
-                },
-                None if described.is_wanted() => Some("does not exist"),
-                Some(live) if live.is_ours() => Some("is there, though it has no entries"),
-                _ => None,
-            };
-            faults.extend(fault.map(|fault| format!("the {} {name} {fault}", kind.kind())));
+            let observed = Observed::new(described, live.as_ref(), bundle, owners, self.stage(kind));
+            faults.extend(observed.fault().map(|fault| format!("the {} {name} {fault}", kind.kind())));
             if let Err(reason) = prove(self.objects.client(), &described.targets, bundle, now).await {
                 faults.push(format_chain(&reason));
             }
@@ -213,9 +180,9 @@ impl Controller {
         Ok(faults)
     }
 
-    /// What is to be written over `live` now, of what is to be in the end.
-    fn wanted(&self, full: &Value, live: Option<&Live>) -> Value {
-        if self.promotion.is_some() { held(full, live) } else { full.clone() }
+    /// Whether entries of a kind begin at Ignore.
+    fn stage(&self, kind: Kind) -> Promotion {
+        if self.patience.is_some() && kind != Kind::Service { Promotion::Unproven } else { Promotion::Off }
     }
 
     /// Promotes what waits for it and is proven. Returns when to look again.
@@ -226,19 +193,19 @@ impl Controller {
         now: SystemTime,
     ) -> Result<Option<Duration>, AccessError> {
         let pending = std::mem::take(&mut self.pending);
-        let Some(promotion) = &mut self.promotion else { return Ok(None) };
+        let Some(patience) = &mut self.patience else { return Ok(None) };
         let Some(first) = pending.first() else {
-            promotion.settled();
+            patience.settled();
             return Ok(None);
         };
         let begun = Instant::now();
-        let wait = promotion.remaining(begun);
+        let wait = patience.remaining(begun);
         // With somebody who keeps taking Fail back, the repair waits, and so does the proof for it.
-        let patience = |of: &Pending| self.repair(&of.described).remaining(fingerprint(&of.full), begun);
-        let fight = pending.iter().map(patience).min().unwrap_or_default();
+        let contest = |of: &Pending| self.repair(&of.described).remaining(of.intent, begun);
+        let fight = pending.iter().map(contest).min().unwrap_or_default();
         if !fight.is_zero() {
             for of in &pending {
-                self.metrics.waiting(&of.described.label(), patience(of));
+                self.metrics.waiting(&of.described.label(), contest(of));
             }
         }
         let wait = wait.max(fight);
@@ -258,16 +225,13 @@ impl Controller {
         let entries = Entries::of(&description.configurations);
         let (mut again, mut lacking) = (None, None);
         for of in &pending {
-            let (kind, name) = (of.described.kind, of.described.name.as_str());
-            match outcome.proves(kind, entries) {
+            match outcome.proves(of.described.kind, entries) {
+                // What the API server made of it, the next round sees.
                 Ok(()) => {
-                    info!(kind = kind.kind(), name, "proven through the API server: promoting to Fail");
-                    let intent = fingerprint(&of.full);
-                    let waited = self.write(&of.described, &of.full, Some(&of.live), intent).await?;
-                    // What the API server made of it, the next round sees.
+                    let waited = self.promote_one(of, bundle).await?;
                     again = sooner(again, waited.or(Some(Duration::ZERO)));
                 }
-                Err(lack) => lacking = lacking.or(Some((of, lack))),
+                Err(lack) => lacking = lacking.or(Some((of, lack.into()))),
             }
         }
         if let Some((of, lack)) = lacking {
@@ -276,168 +240,196 @@ impl Controller {
         Ok(again)
     }
 
+    /// Promotes a configuration that a probe has proven, over what was read before.
+    async fn promote_one(&mut self, of: &Pending, bundle: &Bundle) -> Result<Option<Duration>, AccessError> {
+        let Pending { described, live, owners, .. } = of;
+        info!(
+            kind = described.kind.kind(),
+            name = described.name,
+            "proven through the API server: promoting to Fail"
+        );
+        let mut observed = Observed::new(described, Some(live), bundle, owners, Promotion::Proven);
+        observed.proof = Proof::Proven(Duration::ZERO);
+        observed.contest = self.contest(described, &observed);
+        let action = decide(&observed);
+        self.act(described, Some(live), &observed, action).await
+    }
+
     async fn unpromoted(&mut self, lack: &Lack, of: &Pending, begun: Instant) -> Duration {
-        match &mut self.promotion {
-            Some(promotion) => promotion.lacks(format_chain(lack), of, begun).await,
+        match &mut self.patience {
+            Some(patience) => patience.lacks(format_chain(lack), of, begun).await,
             None => SOON,
         }
     }
 
     /// The Service is owned by the configurations, so that it is collected after them; until there is one, by
-    /// what owns them. `None` if that is absent.
-    async fn service_owners(&self, description: &Description) -> Result<Option<Vec<Value>>, AccessError> {
+    /// what owns them.
+    async fn service_owners(&self, description: &Description) -> Result<Owners, AccessError> {
         let mut owners = Vec::new();
         for configuration in description.configurations.iter().filter(|c| c.is_wanted()) {
             if let Some(live) = self.objects.get(configuration.kind, &configuration.name).await? {
                 owners.push(live.as_owner(configuration.kind, &configuration.name));
             }
         }
-        if owners.is_empty() {
-            match self.owner().await? {
-                Owner::Unowned => {}
-                Owner::Present(owner, _) => owners.push(owner),
-                Owner::Absent => return Ok(None),
-            }
-        }
-        Ok(Some(owners))
+        if owners.is_empty() { self.owner().await } else { Ok(Owners::Present(owners)) }
     }
 
-    async fn keep_service(
+    /// Brings one object closer to its description. Returns when to look again.
+    async fn keep(
         &mut self,
         described: &Described,
         description: &Description,
-    ) -> Result<Option<Duration>, AccessError> {
-        let Some(owners) = self.service_owners(description).await? else { return Ok(None) };
-        let wanted = described.complete(&Bundle::empty(), &owners);
-        let live = self.objects.get(described.kind, &described.name).await?;
-        let differs = live
-            .as_ref()
-            .is_none_or(|live| difference(&wanted, &live.object, FIELD_MANAGER) != Difference::None);
-        if !differs {
-            return Ok(None);
-        }
-        self.write(described, &wanted, live.as_ref(), fingerprint(&wanted)).await
-    }
-
-    async fn keep_configuration(
-        &mut self,
-        described: &Described,
         bundle: &Bundle,
         now: SystemTime,
     ) -> Result<Option<Duration>, AccessError> {
-        let (kind, name) = (described.kind, described.name.as_str());
-        let live = self.objects.get(kind, name).await?;
-        if !described.is_wanted() {
-            self.metrics.forget(&described.label());
-            if let Some(live) = live.filter(Live::is_ours) {
-                self.objects.delete(kind, name, &live).await?;
-                info!(kind = kind.kind(), name, "removed the configuration: it has no entries any more");
-            }
-            return Ok(None);
-        }
-        let (owners, owner_uid) = match self.owner().await? {
-            Owner::Unowned => (Vec::new(), None),
-            Owner::Present(owner, uid) => (vec![owner], Some(uid)),
-            Owner::Absent => {
-                self.metrics.in_sync(&described.label(), false);
-                if live.is_none() {
-                    self.unproven(name, "the ClusterRole that is to own it does not exist".to_owned());
-                    return Ok(Some(SOON));
-                }
-                // It is about to be collected with its owner; writing would only prolong its life.
-                return Ok(None);
-            }
+        // Owners are read live before each write: a remembered UID could be a former release's.
+        let (live, owners) = if described.kind == Kind::Service {
+            let owners = self.service_owners(description).await?;
+            (self.objects.get(described.kind, &described.name).await?, owners)
+        } else {
+            let live = self.objects.get(described.kind, &described.name).await?;
+            let owners = if described.is_wanted() { self.owner().await? } else { Owners::Unowned };
+            (live, owners)
         };
-        if let (Some(live), Some(uid)) = (&live, &owner_uid) {
-            let former = live.owners_of_kind("ClusterRole");
-            if live.is_ours() && !former.is_empty() && !former.contains(&uid.as_str()) {
-                self.objects.delete(kind, name, live).await?;
-                info!(kind = kind.kind(), name, "removed the configuration of a former release of that name");
-                return Ok(Some(Duration::ZERO));
+        let live = live.as_ref();
+        let mut observed = Observed::new(described, live, bundle, &owners, self.stage(described.kind));
+        observed.contest = self.contest(described, &observed);
+        self.show(described, &owners, &observed);
+        loop {
+            match decide(&observed) {
+                Action::Prove => observed.proof = self.prove(described, live, bundle, now).await?,
+                Action::Probe => {
+                    self.pending.extend(live.map(|live| Pending {
+                        described: described.clone(),
+                        live: live.clone(),
+                        owners: owners.clone(),
+                        intent: observed.intent(),
+                    }));
+                    return Ok(None);
+                }
+                action => return self.act(described, live, &observed, action).await,
             }
         }
-        let full = described.complete(bundle, &owners);
-        let wanted = self.wanted(&full, live.as_ref());
-        let found =
-            live.as_ref().map_or(Difference::Fields, |live| difference(&wanted, &live.object, FIELD_MANAGER));
-        self.metrics.in_sync(&described.label(), found == Difference::None);
-        if self.promotion.is_some() {
-            self.metrics.promoted(&described.label(), wanted == full);
-        }
-        match found {
-            Difference::None => {
-                let repair = self.repair(described);
-                if repair.remaining(fingerprint(&full), Instant::now()).is_zero() {
-                    self.metrics.waiting(&described.label(), Duration::ZERO);
-                }
-                if let Some(live) = live.filter(|_| wanted != full) {
-                    self.pending.push(Pending { described: described.clone(), full, live });
-                }
-                return Ok(None);
-            }
-            // The front cannot be reached until this is repaired, so nothing is waited for.
-            Difference::Bundle => {}
-            Difference::Fields => {
-                if let Err(reason) = prove(self.objects.client(), &described.targets, bundle, now).await {
-                    self.proven.remove(&kind);
-                    if let Unproven::Access(error) = reason {
-                        return Err(error);
-                    }
-                    self.unproven(name, format_chain(&reason));
-                    return Ok(Some(SOON));
-                }
-                if live.is_none() && described.targets.iter().any(Target::is_service) {
-                    let since = *self.proven.entry(kind).or_insert_with(Instant::now);
-                    let remaining = ROUTABLE.saturating_sub(since.elapsed());
-                    if !remaining.is_zero() {
-                        self.unproven(name, "its Service may not be known on every node yet".to_owned());
-                        return Ok(Some(remaining));
-                    }
-                }
-            }
-        }
-        // Held and promoted are two steps to one end, so that whoever undoes both meets the same patience.
-        let again = self.write(described, &wanted, live.as_ref(), fingerprint(&full)).await?;
-        Ok(again.or((wanted != full).then_some(Duration::ZERO)))
     }
 
-    /// Writes `wanted`, which serves the end of that `fingerprint`.
+    /// Shows in metrics how a configuration stands.
+    fn show(&self, described: &Described, owners: &Owners, observed: &Observed<'_>) {
+        let label = described.label();
+        if described.kind == Kind::Service {
+            return;
+        }
+        if !described.is_wanted() {
+            self.metrics.forget(&label);
+        } else if *owners == Owners::Absent {
+            self.metrics.in_sync(&label, false);
+        } else {
+            self.metrics.in_sync(&label, observed.is_in_sync());
+            if self.patience.is_some() {
+                self.metrics.promoted(&label, observed.is_promoted());
+            }
+            if observed.is_in_sync() && observed.contest.is_zero() {
+                self.metrics.waiting(&label, Duration::ZERO);
+            }
+        }
+    }
+
+    /// Looks whether the webhook that a configuration names is proven.
+    async fn prove(
+        &mut self,
+        described: &Described,
+        live: Option<&Live>,
+        bundle: &Bundle,
+        now: SystemTime,
+    ) -> Result<Proof, AccessError> {
+        match prove(self.objects.client(), &described.targets, bundle, now).await {
+            // Only one that does not exist yet waits until its Service is known everywhere.
+            Ok(()) if live.is_some() => Ok(Proof::Proven(Duration::ZERO)),
+            Ok(()) => {
+                let since = *self.proven.entry(described.kind).or_insert_with(Instant::now);
+                Ok(Proof::Proven(since.elapsed()))
+            }
+            Err(reason) => {
+                self.proven.remove(&described.kind);
+                if let Unproven::Access(error) = reason {
+                    return Err(error);
+                }
+                self.unproven(&described.name, format_chain(&reason));
+                Ok(Proof::Lacking)
+            }
+        }
+    }
+
+    /// Does what was decided, but for looks. Returns when to look again.
+    async fn act(
+        &mut self,
+        described: &Described,
+        live: Option<&Live>,
+        observed: &Observed<'_>,
+        action: Action,
+    ) -> Result<Option<Duration>, AccessError> {
+        let (kind, name) = (described.kind, described.name.as_str());
+        match action {
+            Action::Keep | Action::Leave | Action::Prove | Action::Probe => Ok(None),
+            Action::Wait(hold, wait) => {
+                match hold {
+                    Hold::NoOwner | Hold::Settling => self.unproven(name, hold.to_string()),
+                    // Why is known only to who looked.
+                    Hold::Unproven => {}
+                    Hold::Contested => self.contested(described, live, wait).await,
+                }
+                Ok(Some(wait))
+            }
+            Action::Remove(cause) => {
+                if let Some(live) = live {
+                    self.objects.delete(kind, name, live).await?;
+                    info!(kind = kind.kind(), name, "{cause}");
+                }
+                Ok((cause == Cause::FormerRelease).then_some(Duration::ZERO))
+            }
+            Action::Write(wanted) => {
+                let again = self.write(described, &wanted, live, observed.intent()).await?;
+                Ok(again.or((!observed.is_promoted()).then_some(Duration::ZERO)))
+            }
+        }
+    }
+
+    /// Tells of another writer.
+    async fn contested(&self, described: &Described, live: Option<&Live>, wait: Duration) {
+        let (kind, name) = (described.kind, described.name.as_str());
+        warn!(
+            kind = kind.kind(),
+            name,
+            wait_seconds = wait.as_secs_f64(),
+            "somebody else changed the object again; waiting before it is repaired"
+        );
+        if kind != Kind::Service {
+            self.metrics.waiting(&described.label(), wait);
+        }
+        let note = format!(
+            "somebody else keeps changing the {} {name}; it is repaired in {} s",
+            kind.kind(),
+            wait.as_secs()
+        );
+        let related = live.map(|live| live.as_reference(kind, name));
+        self.events.warning("RegistrationContested", note, related).await;
+    }
+
+    /// Writes `wanted`, which serves the end of that `intent`.
     async fn write(
         &mut self,
         described: &Described,
         wanted: &Value,
         over: Option<&Live>,
-        fingerprint: u64,
+        intent: u64,
     ) -> Result<Option<Duration>, AccessError> {
         let (kind, name) = (described.kind, described.name.as_str());
-        let waiting = self.repair(described).remaining(fingerprint, Instant::now());
-        if !waiting.is_zero() {
-            warn!(
-                kind = kind.kind(),
-                name,
-                wait_seconds = waiting.as_secs_f64(),
-                "somebody else changed the object again; waiting before it is repaired"
-            );
-            if kind != Kind::Service {
-                self.metrics.waiting(&described.label(), waiting);
-            }
-            let note = format!(
-                "somebody else keeps changing the {} {name}; it is repaired in {} s",
-                kind.kind(),
-                waiting.as_secs()
-            );
-            self.events
-                .warning("RegistrationContested", note, over.map(|live| live.as_reference(kind, name)))
-                .await;
-            return Ok(Some(waiting));
-        }
         match self.objects.apply(kind, name, wanted, over).await {
             Ok(live) => {
                 self.last_reason = None;
                 self.proven.remove(&kind);
                 let good = difference(wanted, &live.object, FIELD_MANAGER) == Difference::None;
                 let repair = self.repairs.entry((kind, described.name.clone())).or_default();
-                repair.note(fingerprint, Instant::now());
+                repair.note(intent, Instant::now());
                 if kind != Kind::Service {
                     self.metrics.in_sync(&described.label(), good);
                     self.metrics.written(&described.label());
@@ -457,15 +449,21 @@ impl Controller {
         }
     }
 
-    async fn owner(&self) -> Result<Owner, AccessError> {
-        let Some(name) = &self.owner_cluster_role else { return Ok(Owner::Unowned) };
+    /// The owner that configurations are to have.
+    async fn owner(&self) -> Result<Owners, AccessError> {
+        let Some(name) = &self.owner_cluster_role else { return Ok(Owners::Unowned) };
         let roles: Api<ClusterRole> = Api::all(self.objects.client().clone());
         Ok(match uid(&roles, "clusterroles", name).await? {
             Some(uid) => {
-                Owner::Present(owner("rbac.authorization.k8s.io/v1", "ClusterRole", name, &uid), uid)
+                Owners::Present(vec![owner("rbac.authorization.k8s.io/v1", "ClusterRole", name, &uid)])
             }
-            None => Owner::Absent,
+            None => Owners::Absent,
         })
+    }
+
+    /// How long a repair has to wait because another writer keeps changing the object.
+    fn contest(&self, described: &Described, observed: &Observed<'_>) -> Duration {
+        self.repair(described).remaining(observed.intent(), Instant::now())
     }
 
     fn repair(&self, described: &Described) -> Repair {
@@ -478,13 +476,6 @@ impl Controller {
             self.last_reason = Some(reason);
         }
     }
-}
-
-/// Tells one wanted object from another, within this process.
-fn fingerprint(wanted: &Value) -> u64 {
-    let mut hasher = DefaultHasher::new();
-    wanted.to_string().hash(&mut hasher);
-    hasher.finish()
 }
 
 fn sooner(one: Option<Duration>, other: Option<Duration>) -> Option<Duration> {

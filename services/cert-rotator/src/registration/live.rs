@@ -1,73 +1,21 @@
 //! The live objects, read and written as JSON: what is not described is never touched.
 
-use k8s_openapi::api::core::v1::ObjectReference;
 use kube::api::{
     ApiResource, DeleteParams, DynamicObject, GroupVersionKind, Patch, PatchParams, Preconditions,
 };
 use kube::{Api, Client};
+use sallyport_leadership::{AccessError, Verb, Watched, call};
+use sallyport_registration::{FIELD_MANAGER, Kind, Live};
 use serde_json::{Value, json};
 
-use super::description::Kind;
-use crate::FIELD_MANAGER;
-use crate::access::{AccessError, Verb, call};
-
-/// A live object.
-#[derive(Debug, Clone)]
-pub struct Live {
-    /// The object as JSON.
-    pub object: Value,
-    /// Its UID.
-    pub uid: String,
+fn live(object: &DynamicObject) -> Live {
+    Live::new(serde_json::to_value(object).unwrap_or_default())
 }
 
-impl Live {
-    fn new(object: &DynamicObject) -> Self {
-        let uid = object.metadata.uid.clone().unwrap_or_default();
-        Self { object: serde_json::to_value(object).unwrap_or_default(), uid }
-    }
-
-    /// Whether this rotator applied it, so that it may remove it.
-    pub fn is_ours(&self) -> bool {
-        let managed = self.object.pointer("/metadata/managedFields").and_then(Value::as_array);
-        managed
-            .into_iter()
-            .flatten()
-            .any(|entry| entry.get("manager").and_then(Value::as_str) == Some(FIELD_MANAGER))
-    }
-
-    /// UIDs of owners of `kind`.
-    pub fn owners_of_kind(&self, kind: &str) -> Vec<&str> {
-        let owners = self.object.pointer("/metadata/ownerReferences").and_then(Value::as_array);
-        owners
-            .into_iter()
-            .flatten()
-            .filter(|owner| owner.get("kind").and_then(Value::as_str) == Some(kind))
-            .filter_map(|owner| owner.get("uid")?.as_str())
-            .collect()
-    }
-
-    /// A reference to this object, for Events.
-    pub fn as_reference(&self, kind: Kind, name: &str) -> ObjectReference {
-        ObjectReference {
-            api_version: Some(kind.api_version().to_owned()),
-            kind: Some(kind.kind().to_owned()),
-            name: Some(name.to_owned()),
-            namespace: self.object.pointer("/metadata/namespace").and_then(Value::as_str).map(str::to_owned),
-            uid: Some(self.uid.clone()),
-            ..ObjectReference::default()
-        }
-    }
-
-    /// A reference by which this object owns another. It does not block deletion: that would need a right on
-    /// finalizers.
-    pub fn as_owner(&self, kind: Kind, name: &str) -> Value {
-        owner(kind.api_version(), kind.kind(), name, &self.uid)
-    }
-}
-
-/// An owner reference.
-pub fn owner(api_version: &str, kind: &str, name: &str, uid: &str) -> Value {
-    json!({"apiVersion": api_version, "kind": kind, "name": name, "uid": uid})
+fn api_resource(kind: Kind) -> ApiResource {
+    let (group, version) = kind.api_version().split_once('/').unwrap_or(("", kind.api_version()));
+    let gvk = GroupVersionKind::gvk(group, version, kind.kind());
+    ApiResource::from_gvk_with_plural(&gvk, kind.resource())
 }
 
 /// Access to the objects of a registration.
@@ -84,9 +32,7 @@ impl Objects {
     }
 
     fn api(&self, kind: Kind) -> Api<DynamicObject> {
-        let (group, version) = kind.api_version().split_once('/').unwrap_or(("", kind.api_version()));
-        let gvk = GroupVersionKind::gvk(group, version, kind.kind());
-        let resource = ApiResource::from_gvk_with_plural(&gvk, kind.resource());
+        let resource = api_resource(kind);
         if kind == Kind::Service {
             Api::namespaced_with(self.client.clone(), &self.namespace, &resource)
         } else {
@@ -94,10 +40,15 @@ impl Objects {
         }
     }
 
+    /// What is to be watched of an object.
+    pub fn watched(&self, kind: Kind, name: &str) -> Watched {
+        Watched::new(api_resource(kind), (kind == Kind::Service).then_some(self.namespace.as_str()), name)
+    }
+
     /// Reads an object.
     pub async fn get(&self, kind: Kind, name: &str) -> Result<Option<Live>, AccessError> {
         let object = call(Verb::Get, kind.resource(), name, self.api(kind).get_opt(name)).await?;
-        Ok(object.as_ref().map(Live::new))
+        Ok(object.as_ref().map(live))
     }
 
     /// Applies an object on the server's side. With `over`, only that very object in that very version is
@@ -122,7 +73,7 @@ impl Objects {
         let api = self.api(kind);
         let patch = Patch::Apply(&object);
         let applied = api.patch(name, &params, &patch);
-        Ok(Live::new(&call(Verb::Patch, kind.resource(), name, applied).await?))
+        Ok(live(&call(Verb::Patch, kind.resource(), name, applied).await?))
     }
 
     /// Deletes that very object; one that is gone already is fine.

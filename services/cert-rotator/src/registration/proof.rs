@@ -12,12 +12,11 @@ use kube::api::ListParams;
 use kube::{Api, Client};
 use rustls::RootCertStore;
 use rustls::pki_types::ServerName;
+use sallyport_leadership::{AccessError, Verb, call};
 use sallyport_pki::{Bundle, Defect, check};
+use sallyport_registration::{ServicePort, Target};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
-
-use super::description::Target;
-use crate::access::{AccessError, Verb, call};
 
 /// How long one connection and handshake may take.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(5);
@@ -87,8 +86,9 @@ pub async fn prove(
     for target in targets {
         let (fronts, server_name) = match target {
             Target::Url { host, port } => (vec![(host.clone(), *port)], host.clone()),
-            Target::Service { namespace, name, .. } => {
-                (endpoints(client, target).await?, format!("{name}.{namespace}.svc"))
+            Target::Service(service) => {
+                let name = format!("{}.{}.svc", service.name, service.namespace);
+                (endpoints(client, service).await?, name)
             }
         };
         let mut asked = futures::stream::iter(fronts)
@@ -157,8 +157,9 @@ async fn handshake(
 }
 
 /// Addresses of every ready pod behind a Service.
-async fn endpoints(client: &Client, target: &Target) -> Result<Vec<(String, u16)>, Unproven> {
-    let Target::Service { namespace, name, port } = target else { return Ok(Vec::new()) };
+async fn endpoints(client: &Client, service: &ServicePort) -> Result<Vec<(String, u16)>, Unproven> {
+    let ServicePort { namespace, name, port } = service;
+    let target = Target::Service(service.clone());
     let services: Api<Service> = Api::namespaced(client.clone(), namespace);
     let service = call(Verb::Get, "services", name, services.get_opt(name)).await?;
     let service = service.ok_or_else(|| Unproven::NoService(target.clone()))?;

@@ -8,9 +8,10 @@ use std::collections::BTreeMap;
 use std::time::SystemTime;
 
 use sallyport_pki::names::Member;
-use sallyport_pki::{Bundle, Certificate, Defect, Identity, LeafRequest, Renewal, check};
+use sallyport_pki::{Bundle, Certificate, Defect, Identity, LeafRequest, MAX_AUTHORITIES, Renewal, check};
 
-use super::{MAX_AUTHORITIES, Next, Observed, Phase, Step, Wanted, bundle, issuers};
+use super::step::{Next, Observed, Phase, Step, Wanted};
+use super::trust::{bundle, issuers};
 
 /// What to do next when `offered` is what the other issuer has issued.
 pub(super) fn next(

@@ -1,11 +1,13 @@
 //! The state machine in all its orders.
 
+use std::collections::BTreeMap;
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
-use sallyport_pki::ServiceName;
 use sallyport_pki::authority::{AUTHORITY_LIFE, Algorithm, Authority, LEAF_LIFE};
+use sallyport_pki::names::Member;
 use sallyport_pki::names::{Extras, Suite};
+use sallyport_pki::{Identity, KeyPair, LeafRequest, ServiceName};
 
 use super::*;
 use crate::issuance::{Policy, content};

@@ -7,15 +7,15 @@ use k8s_openapi::api::core::v1::{Secret, ServiceAccount};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use kube::api::{Patch, PatchParams, PostParams};
 use kube::{Api, Client};
+use sallyport_leadership::{AccessError, Verb, call};
+use sallyport_leadership::{labels, service_account};
 use sallyport_pki::Stored;
 use sallyport_pki::names::Member;
 use sallyport_pki::stored::{SUCCESSOR_CERTIFICATE, SUCCESSOR_PRIVATE_KEY};
+use sallyport_registration::FIELD_MANAGER;
 use serde_json::{Value, json};
 
-use super::{Content, Entry, Saved, Slot, StoreError};
-use crate::FIELD_MANAGER;
-use crate::access::{AccessError, Verb, call};
-use crate::owner::{labels, service_account};
+use super::entry::{Content, Entry, Saved, Slot, StoreError};
 
 /// Annotation of the authority's Secret by which another authority is asked for: any value that is not that of
 /// [`ROTATED`].
@@ -120,7 +120,7 @@ impl ClusterStore {
                 let secret = Secret {
                     metadata: ObjectMeta {
                         name: Some(name.to_owned()),
-                        labels: Some(labels()),
+                        labels: Some(labels(FIELD_MANAGER)),
                         owner_references: self.owner_references().await?,
                         ..ObjectMeta::default()
                     },

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use sallyport_pki::files;
 
-use super::{Content, Entry, Saved, Slot, StoreError};
+use super::entry::{Content, Entry, Saved, Slot, StoreError};
 
 /// File that a writer holds locked, so that of two rotators on one directory the second sees the first's work.
 const LOCK: &str = ".lock";
