@@ -103,8 +103,8 @@ impl<'s> Parser<'s> {
         self.node(place, Expr::Call(CallExpr { func_name: name.to_owned(), target: None, args }))
     }
 
-    fn binary(&mut self, place: usize, name: &str, left: Box<IdedExpr>, right: Box<IdedExpr>) -> Parsed {
-        self.operator(place, name, vec![*left, *right])
+    fn binary(&mut self, place: usize, name: &str, operands: [Box<IdedExpr>; 2]) -> Parsed {
+        self.operator(place, name, operands.map(|operand| *operand).into())
     }
 
     /// Reads a part of a node.
@@ -155,7 +155,7 @@ impl<'s> Parser<'s> {
             } else {
                 let place = self.advance().start;
                 let right = self.right_operand(level)?;
-                left = self.binary(place, name, left, right)?;
+                left = self.binary(place, name, [left, right])?;
             }
         }
         Ok(left)
@@ -199,7 +199,7 @@ impl<'s> Parser<'s> {
         };
         let left = self.balanced(name, terms, before)?;
         let right = self.balanced(name, terms, after)?;
-        self.binary(*place, name, left, right)
+        self.binary(*place, name, [left, right])
     }
 
     /// Signs and what they are before.
@@ -250,7 +250,7 @@ impl<'s> Parser<'s> {
                 let name = if self.takes("?") { operators::OPT_INDEX } else { operators::INDEX };
                 let key = self.nested()?;
                 self.expect("]", "expected ']'")?;
-                self.binary(place, name, operand, key)?
+                self.binary(place, name, [operand, key])?
             } else if self.is_next("{")
                 && let Some(type_name) = operand.expr.qualified_name()
             {
@@ -270,7 +270,7 @@ impl<'s> Parser<'s> {
         let Token { start, text, .. } = self.advance();
         if optional {
             let field = self.node(start, Expr::Literal(LiteralValue::String(text.to_owned())))?;
-            return self.binary(place, operators::OPT_SELECT, operand, field);
+            return self.binary(place, operators::OPT_SELECT, [operand, field]);
         }
         let open = self.next.start;
         if self.takes("(") {
