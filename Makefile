@@ -49,10 +49,9 @@ lint: ## Formatting, clippy, the direction of dependencies, scripts, licences
 	cargo fmt --all --check
 	cargo clippy --locked --workspace --all-targets -- -D warnings
 	tests/house
-	if command -v shellcheck > /dev/null; then git grep --untracked -l '^#!/usr/bin/env bash$$' ':!*.md' | xargs shellcheck; \
-	else echo "shellcheck is not installed: scripts are not checked"; fi
-	if command -v cargo-deny > /dev/null; then cargo deny check bans licenses sources; \
-	else echo "cargo-deny is not installed: licences and bans are not checked (cargo install cargo-deny)"; fi
+	tests/testbed/packages shellcheck
+	git grep --untracked -l '^#!/usr/bin/env bash$$' ':!*.md' | xargs shellcheck
+	PATH="$$(tests/testbed/tools rust | tail -n 1):$$PATH" cargo deny --locked check bans licenses sources
 
 bench: ## Load the path with the dist profile and print the figures
 	cargo build --locked --profile dist --bins
