@@ -12,17 +12,16 @@ export SALLYPORT_CORPORA ?= $(abspath ../shared/corpora)
 help: ## Say what there is
 	@awk -F':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
+# Builds of everything, each with all members: with some of them their dependencies have other features, and half of
+# them are built again.
 demo: ## Build, run the four services on loopback, send the sample pods through
-	cargo build --locked $(addprefix -p sallyport-,webhook mutator validator cert-rotator cli)
+	cargo build --locked --workspace --bins
 	tests/demo
 
 test: tools ## All tests below the cluster tier, against a real kube-apiserver
 	tests/testbed/packages prometheus
-	tests/chart
-	cargo build --locked --workspace --bins
-	target/debug/sallyport test policies
 	SALLYPORT_TESTBED_BIN="$$(tests/testbed/tools | tail -n 1)" SALLYPORT_CHART_TOOLS="$$(tests/testbed/tools chart | tail -n 1)" \
-		RUST_TEST_THREADS=4 cargo test --locked --workspace --no-fail-fast # most of them wait most of the time
+		tests/run
 
 tools: ## Build kube-apiserver, etcd, kubectl and cel-oracle from pinned Go modules, once
 	@tests/testbed/tools > /dev/null
@@ -49,14 +48,14 @@ lint: ## Formatting, clippy, the direction of dependencies, scripts, licences
 	cargo fmt --all --check
 	cargo clippy --locked --workspace --all-targets -- -D warnings
 	tests/dependencies
+	cargo run --quiet --locked -p sallyport-layers
 	tests/contract
-	if command -v shellcheck > /dev/null; then git grep --untracked -l '^#!/usr/bin/env bash$$' ':!*.md' | xargs shellcheck; \
-	else echo "shellcheck is not installed: scripts are not checked"; fi
-	if command -v cargo-deny > /dev/null; then cargo deny check bans licenses sources; \
-	else echo "cargo-deny is not installed: licences and bans are not checked (cargo install cargo-deny)"; fi
+	tests/testbed/packages shellcheck
+	git grep --untracked -l '^#!/usr/bin/env bash$$' ':!*.md' | xargs shellcheck
+	PATH="$$(tests/testbed/tools rust | tail -n 1):$$PATH" cargo deny --locked check bans licenses sources
 
 bench: ## Load the path with the dist profile and print the figures
-	cargo build --locked --profile dist --bins
+	cargo build --locked --profile dist $(addprefix -p sallyport-,webhook mutator validator cert-rotator cli)
 	cargo run --locked --profile dist -p sallyport-tests --bin bench -- target/dist
 	cargo test --locked --profile dist -p sallyport-document --test documents -- --ignored --nocapture
 	cargo test --locked --profile dist -p sallyport-cel --test tables -- --ignored --nocapture --test-threads 1

@@ -64,10 +64,13 @@ async fn refused(cluster: &Cluster) -> Result<Vec<String>> {
         ("a node's lease", lease("kube-node-lease")),
         ("a lease elsewhere", lease(load::NAMESPACE)),
     ];
+    // All at once: each that is refused may wait for its webhook first.
+    let created = rows.map(|(what, object)| async move {
+        let create = ["create", "--dry-run=server", "-f", "-"];
+        (what, cluster.kubectl_with(&create, &object.to_string()).await)
+    });
     let mut refused = Vec::new();
-    for (what, object) in rows {
-        let created =
-            cluster.kubectl_with(&["create", "--dry-run=server", "-f", "-"], &object.to_string()).await;
+    for (what, created) in futures::future::join_all(created).await {
         if let Err(error) = created {
             ensure!(error.to_string().contains("failed calling webhook"), "{what}: {error}");
             refused.push(what.to_owned());

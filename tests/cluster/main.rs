@@ -35,10 +35,11 @@ fn main() -> anyhow::Result<()> {
     let mut trials = Vec::new();
     let mut scenario = |name: &str, is_long: bool, run: fn(Arc<Cluster>) -> Scenario| {
         let (runtime, cluster) = (Arc::clone(&runtime), Arc::clone(&cluster));
+        let title = name.to_owned();
         let trial = Trial::test(name, move || {
             let begun = Instant::now();
             let outcome = runtime.block_on(run(cluster));
-            eprintln!("     took {:.0} s", begun.elapsed().as_secs_f64());
+            eprintln!("     {title} took {:.0} s", begun.elapsed().as_secs_f64());
             outcome.map_err(|error| format!("{error:#}").into())
         });
         trials.push(trial.with_ignored_flag(is_long));

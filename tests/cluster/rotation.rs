@@ -64,15 +64,19 @@ pub async fn under_load(cluster: Arc<Cluster>) -> Result<()> {
         Ok((now["data"]["ca.crt"] == now["data"]["tls.crt"]).then_some(()))
     })
     .await?;
-    // What is stored last reaches everybody as well.
-    tokio::time::sleep(Duration::from_secs(90)).await;
+    // What is stored last reaches everybody as well: every pod is asked what it trusts.
+    let (_, reached) = eventually("every pod with the last bundle", Duration::from_secs(180), async || {
+        sallyport(&["certs", "status"]).await.map(Some)
+    })
+    .await?;
     load.goes_on(100).await?;
     load.finish("a rotation of the authority").await?;
     eprintln!(
-        "     staged after {:.0} s, in office {:.0} s later, the former dropped {:.0} s after that",
+        "     staged after {:.0} s, in office {:.0} s later, the former dropped {:.0} s after that, everywhere {:.0} s later",
         staged.as_secs_f64(),
         promoted.as_secs_f64(),
-        dropped.as_secs_f64()
+        dropped.as_secs_f64(),
+        reached.as_secs_f64()
     );
     // Seen from outside, every pod asked: all is as it should be.
     let status = sallyport(&["certs", "status"]).await?;

@@ -3,7 +3,8 @@
 use crate::registration::{self, Entry};
 use crate::{Inspector, root};
 use anyhow::{Context, Result};
-use sallyport_testkit::process::{binary, free_ports};
+use sallyport_testkit::ports::free_ports;
+use sallyport_testkit::process::binary;
 use sallyport_testkit::{ControlPlane, Process, Program};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -234,13 +235,7 @@ pub async fn in_force(plane: &ControlPlane, inspector: &Inspector, namespace: &s
 
 /// A small pod as JSON text.
 pub fn pod(name: &str, labels: &serde_json::Value, annotations: &serde_json::Value) -> String {
-    serde_json::json!({
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {"name": name, "labels": labels, "annotations": annotations},
-        "spec": {"containers": [{"name": "app", "image": "registry.example/app:1"}]},
-    })
-    .to_string()
+    sallyport_testkit::pod(name, labels.clone(), annotations.clone()).to_string()
 }
 
 fn loopback(port: u16) -> SocketAddr {

@@ -5,13 +5,12 @@
 
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
-use std::time::Duration;
 
 use sallyport_testkit::ControlPlane;
+use sallyport_testkit::wait::answer;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::process::Command;
-use tokio::time::Instant;
 
 /// Names a directory that holds `helm` and `helm3`; nothing is built then.
 const TOOLS_DIR: &str = "SALLYPORT_CHART_TOOLS";
@@ -22,8 +21,6 @@ const CHART: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../charts/sallyport");
 const NAMESPACE: &str = "prod";
 /// The cert-rotator of a release `sallyport` there.
 const ROTATOR: &str = "--as=system:serviceaccount:prod:sallyport-cert-rotator";
-/// How long what was written may take to be in force.
-const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Helm, in a home of its own.
 struct Helm {
@@ -122,19 +119,10 @@ async fn define_monitoring(plane: &ControlPlane) {
             },
         });
         apply(plane, &definition.to_string()).await;
-        until(&format!("{plural} are served"), async || {
-            plane.kubectl(&["get", plural, "-n", NAMESPACE], None).await.unwrap().success
+        answer(&format!("{plural} are served"), async || {
+            plane.kubectl(&["get", plural, "-n", NAMESPACE], None).await.unwrap().success.then_some(())
         })
         .await;
-    }
-}
-
-/// Polls until something holds.
-async fn until(what: &str, holds: impl AsyncFn() -> bool) {
-    let deadline = Instant::now() + PATIENCE;
-    while !holds().await {
-        assert!(Instant::now() < deadline, "not within {PATIENCE:?}: {what}");
-        tokio::time::sleep(Duration::from_millis(200)).await;
     }
 }
 
@@ -270,10 +258,11 @@ async fn injection_may_read_and_change_what_is_named_and_nothing_else_c_106() {
     for rights in rendered.iter().filter(|object| object["apiVersion"] == "rbac.authorization.k8s.io/v1") {
         apply(&plane, &rights.to_string()).await;
     }
-    until("the rights are in force", async || {
-        may("patch", named[0], NAMESPACE).await
+    answer("the rights are in force", async || {
+        let all = may("patch", named[0], NAMESPACE).await
             && may("get", own, NAMESPACE).await
-            && may("get", elsewhere, "default").await
+            && may("get", elsewhere, "default").await;
+        all.then_some(())
     })
     .await;
     for object in named {
@@ -353,9 +342,9 @@ async fn a_suite_that_is_down_keeps_down_nothing_that_it_needs_c_100_c_101() {
         output.success
     };
     let create = ["create", "--dry-run=server", "-f", "-"];
-    until("the registration is in force", async || {
+    answer("the registration is in force", async || {
         let plain = pod("another", "default", &Value::Null);
-        !passes(&create, Some(&plain)).await
+        (!passes(&create, Some(&plain)).await).then_some(())
     })
     .await;
 

@@ -3,7 +3,7 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-use sallyport_testkit::process::free_ports;
+use sallyport_testkit::ports::free_ports;
 use sallyport_testkit::{ControlPlane, Process, Program, probe};
 use sallyport_tests::suite::{in_force, pod};
 use sallyport_tests::{Entry, Inspector, Options, Suite, root};

@@ -35,8 +35,7 @@ fn yaml(path: &Path) -> Value {
 }
 
 fn pod(name: &str, labels: &Value) -> Value {
-    json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "labels": labels},
-           "spec": {"containers": [{"name": "app", "image": "app"}]}})
+    sallyport_testkit::pod(name, labels.clone(), json!({}))
 }
 
 fn admission(uid: &str, object: &Value) -> Value {

@@ -203,52 +203,41 @@ fn has(word: u64, byte: u8) -> u64 {
 mod tests {
     use super::{Ways, container};
     use crate::node::Node;
+    use sallyport_testkit::Random;
     use serde_json::{Value, json};
     use std::borrow::Cow;
 
-    struct Generator(fastrand::Rng);
+    const PIECES: [&str; 12] =
+        ["a", "\"", "\\", "{", "]", "é", "日本", "long enough for a word", "\n", ",", "0", ":"];
 
-    impl Generator {
-        fn below(&mut self, bound: usize) -> usize {
-            self.0.usize(..bound)
-        }
+    fn value(random: &mut Random) -> Value {
+        let leaf = |random: &mut Random| match random.below(4) {
+            0 => random.choice(&[json!(null), json!(true), json!(false)]),
+            1 => json!(random.below(1000)),
+            2 => json!(-1.5e300),
+            _ => json!(random.string(&PIECES)),
+        };
+        random.json(5, &|random| random.string(&PIECES), &leaf)
+    }
 
-        fn text(&mut self) -> String {
-            const PIECES: [&str; 12] =
-                ["a", "\"", "\\", "{", "]", "é", "日本", "long enough for a word", "\n", ",", "0", ":"];
-            (0..self.below(4)).map(|_| PIECES[self.below(PIECES.len())]).collect()
-        }
-
-        fn value(&mut self, depth: usize) -> Value {
-            match self.below(if depth == 0 { 4 } else { 8 }) {
-                0 => [json!(null), json!(true), json!(false)][self.below(3)].clone(),
-                1 => json!(self.below(1000)),
-                2 => json!(-1.5e300),
-                3 => json!(self.text()),
-                4..=6 => (0..self.below(4)).map(|_| (self.text(), self.value(depth - 1))).collect(),
-                _ => (0..self.below(4)).map(|_| self.value(depth - 1)).collect(),
+    /// Some way into a value, or beside it.
+    fn way(random: &mut Random, value: &Value) -> Vec<Cow<'static, str>> {
+        let (token, next) = match value {
+            Value::Object(members) if !members.is_empty() => {
+                let (key, value) = members.iter().nth(random.below(members.len())).unwrap();
+                (key.clone(), value)
             }
-        }
-
-        /// Some way into a value, or beside it.
-        fn way(&mut self, value: &Value) -> Vec<Cow<'static, str>> {
-            let (token, next) = match value {
-                Value::Object(members) if !members.is_empty() => {
-                    let (key, value) = members.iter().nth(self.below(members.len())).unwrap();
-                    (key.clone(), value)
-                }
-                Value::Array(items) if !items.is_empty() => {
-                    let at = self.below(items.len());
-                    (at.to_string(), &items[at])
-                }
-                _ => return vec![Cow::Borrowed("-")],
-            };
-            let mut way = vec![Cow::Owned(token)];
-            if self.below(4) > 0 {
-                way.extend(self.way(next));
+            Value::Array(items) if !items.is_empty() => {
+                let at = random.below(items.len());
+                (at.to_string(), &items[at])
             }
-            way
+            _ => return vec![Cow::Borrowed("-")],
+        };
+        let mut tokens = vec![Cow::Owned(token)];
+        if random.below(4) > 0 {
+            tokens.extend(way(random, next));
         }
+        tokens
     }
 
     /// Whether the containers along a way are taken apart.
@@ -264,13 +253,13 @@ mod tests {
 
     #[test]
     fn what_is_taken_apart_is_what_was_there() {
-        let mut generator = Generator(fastrand::Rng::with_seed(3));
+        let mut random = Random::seeded(3);
         let mut opened = 0;
         for _ in 0..20_000 {
-            let value = generator.value(5);
+            let value = value(&mut random);
             let compact = value.to_string();
             let pretty = format!(" {}\n", serde_json::to_string_pretty(&value).unwrap());
-            let routes = [generator.way(&value), generator.way(&value)];
+            let routes = [way(&mut random, &value), way(&mut random, &value)];
             let mut ways = Ways::default();
             for way in &routes {
                 ways.add(way);
@@ -283,7 +272,7 @@ mod tests {
                 assert!(routes.iter().all(|way| is_open(&node, way)), "{text} {routes:?}");
                 opened += 1;
                 // Broken texts give anything, and end.
-                let cut: String = text.chars().take(generator.below(text.chars().count() + 1)).collect();
+                let cut: String = text.chars().take(random.below(text.chars().count() + 1)).collect();
                 let _ = container(&cut, &ways);
                 let _ = container(&text[1..], &ways);
             }

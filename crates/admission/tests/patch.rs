@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use sallyport_admission::Patch;
+use sallyport_testkit::Random;
 use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Value, json};
 
@@ -204,50 +205,33 @@ fn growth_and_work_are_bounded() {
     assert_eq!(verify(&many, &repeated(append, 10_000)), Ok(()), "an honest patch of the same length");
 }
 
-/// A generator with a fixed seed (splitmix64): the same cases at every run.
-struct Dice(u64);
+fn key(random: &mut Random) -> String {
+    random.choice(&KEYS).to_owned()
+}
 
-impl Dice {
-    fn roll(&mut self, sides: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (z ^ (z >> 31)) % sides
-    }
+fn value(random: &mut Random, depth: usize) -> Value {
+    let leaf = |random: &mut Random| match random.below(4) {
+        0 => Value::Null,
+        1 => json!(random.below(3)),
+        2 => json!(random.choice(&["x", "y~", ""])),
+        _ => json!(random.below(2) == 0),
+    };
+    random.json(depth, &key, &leaf)
+}
 
-    fn pick<'a>(&mut self, of: &[&'a str]) -> &'a str {
-        of[usize::try_from(self.roll(of.len() as u64)).unwrap()]
-    }
+fn path(random: &mut Random) -> String {
+    let tokens = ["a", "b", "a~1b", "m~0n", "0", "1", "2", "-", "00", ""];
+    (0..=random.below(3)).flat_map(|_| ["/", random.choice(&tokens)]).collect()
+}
 
-    fn value(&mut self, depth: u32) -> Value {
-        match self.roll(if depth == 0 { 4 } else { 8 }) {
-            0 => Value::Null,
-            1 => json!(self.roll(3)),
-            2 => json!(self.pick(&["x", "y~", ""])),
-            3 => json!(self.roll(2) == 0),
-            4 | 5 => (0..self.roll(4)).map(|_| self.value(depth - 1)).collect(),
-            _ => {
-                let members = (0..self.roll(4)).map(|_| (self.pick(&KEYS).to_owned(), self.value(depth - 1)));
-                Value::Object(members.collect())
-            }
-        }
-    }
-
-    fn path(&mut self) -> String {
-        let tokens = ["a", "b", "a~1b", "m~0n", "0", "1", "2", "-", "00", ""];
-        (0..=self.roll(3)).flat_map(|_| ["/", self.pick(&tokens)]).collect()
-    }
-
-    fn operation(&mut self) -> Value {
-        let (path, from) = (self.path(), self.path());
-        match self.roll(6) {
-            0 | 1 => json!({"op": "add", "path": path, "value": self.value(2)}),
-            2 => json!({"op": "remove", "path": path}),
-            3 => json!({"op": "replace", "path": path, "value": self.value(2)}),
-            4 => json!({"op": "move", "from": from, "path": path}),
-            _ => json!({"op": "copy", "from": from, "path": path}),
-        }
+fn operation(random: &mut Random) -> Value {
+    let (at, from) = (path(random), path(random));
+    match random.below(6) {
+        0 | 1 => json!({"op": "add", "path": at, "value": value(random, 2)}),
+        2 => json!({"op": "remove", "path": at}),
+        3 => json!({"op": "replace", "path": at, "value": value(random, 2)}),
+        4 => json!({"op": "move", "from": from, "path": at}),
+        _ => json!({"op": "copy", "from": from, "path": at}),
     }
 }
 
@@ -257,16 +241,16 @@ const KEYS: [&str; 6] = ["a", "b", "a/b", "m~n", "0", ""];
 /// difference, the whole-document path, is not generated.
 #[test]
 fn random_patches_agree_with_json_patch() {
-    let mut dice = Dice(1);
+    let mut random = Random::seeded(1);
     let (mut applied, mut refused) = (0, 0);
     for _ in 0..8_000 {
-        let members = (0..5).map(|_| (dice.pick(&KEYS).to_owned(), dice.value(3)));
+        let members = (0..5).map(|_| (key(&mut random), value(&mut random, 3)));
         let object = Value::Object(members.collect());
         // Most random operations fail, so patches grow from operations that applied.
         let mut patch: Vec<Value> = Vec::new();
         let mut result = object.clone();
         for _ in 0..6 {
-            let operation = dice.operation();
+            let operation = operation(&mut random);
             let one: json_patch::Patch = serde_json::from_value(json!([operation])).unwrap();
             // On a copy: a `move` that fails has removed its source already.
             let mut next = result.clone();

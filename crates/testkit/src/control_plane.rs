@@ -8,14 +8,15 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
 
-use anyhow::{Context as _, Result, anyhow, bail, ensure};
+use anyhow::{Context as _, Result, anyhow, ensure};
 use serde_json::json;
 use tempfile::TempDir;
 use tokio::io::AsyncWriteExt as _;
 use tokio::process::Command;
 use tokio::time;
 
-use crate::process::{Process, Program, free_ports};
+use crate::ports::free_ports;
+use crate::process::{Process, Program};
 use crate::{probe, warden};
 
 /// Names a directory that holds etcd, kube-apiserver and kubectl; nothing is built then.
@@ -24,6 +25,8 @@ pub const TOOLS_DIR: &str = "SALLYPORT_TESTBED_BIN";
 const TOOLS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/testbed/tools");
 /// How often a start is tried again when another process takes a port that was free.
 const ATTEMPTS: usize = 5;
+/// How long an answer may take while a program starts.
+const ANSWER: Duration = Duration::from_secs(5);
 /// How long one `kubectl` may take.
 const KUBECTL_TIMEOUT: Duration = Duration::from_secs(60);
 const TOKEN: &str = "testkit-administrator";
@@ -133,7 +136,7 @@ impl Builder {
             .start()?;
         let health = format!("{client}/health");
         etcd.wait_until("it was healthy", self.timeout, async || {
-            let answer = probe::get(&health, Duration::from_secs(5)).await.ok()?;
+            let answer = probe::get(&health, ANSWER).await.ok()?;
             (answer.status == 200).then_some(())
         })
         .await?;
@@ -333,30 +336,16 @@ impl ControlPlane {
     }
 
     async fn wait_ready(&mut self, timeout: Duration) -> Result<()> {
-        let deadline = time::Instant::now() + timeout;
         // The default namespace is made by a controller that readiness does not wait for.
-        for arguments in [["get", "--raw=/readyz"], ["get", "namespace/default"]] {
-            loop {
-                if let Some(status) = self.api_server.try_exit()? {
-                    let tail = self.api_server.log_tail();
-                    bail!("kube-apiserver ended ({status}) before it was ready; its log ends:\n{tail}");
-                }
-                let answer = time::timeout_at(deadline, self.kubectl(&arguments, None)).await;
-                let refusal = match answer {
-                    Ok(Ok(output)) if output.success => break,
-                    Ok(Ok(output)) => output.stderr,
-                    Ok(Err(error)) => format!("{error:#}"),
-                    Err(_) => "no answer".to_owned(),
-                };
-                if time::Instant::now() >= deadline {
-                    let tail = self.api_server.log_tail();
-                    bail!(
-                        "kube-apiserver was not ready within {timeout:?}: kubectl {arguments:?} says {refusal}\n\
-                         its log ends:\n{tail}"
-                    );
-                }
-                time::sleep(Duration::from_millis(100)).await;
-            }
+        for path in ["/readyz", "/api/v1/namespaces/default"] {
+            let (url, ca_file) = (format!("{}{path}", self.url), &self.ca_file);
+            let what = format!("{path} said 200");
+            self.api_server
+                .wait_until(&what, timeout, async || {
+                    let answer = probe::get_securely(&url, ca_file, TOKEN, ANSWER).await.ok()?;
+                    (answer.status == 200).then_some(())
+                })
+                .await?;
         }
         Ok(())
     }

@@ -3,10 +3,8 @@
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
 use std::io::{self, Read as _, Seek as _, SeekFrom};
-use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail, ensure};
@@ -44,29 +42,6 @@ pub fn binary(name: &str) -> Result<PathBuf> {
         dir.display()
     );
     Ok(path)
-}
-
-/// Where [`free_ports`] looks: below the range that the kernel takes ports of outgoing connections from (32768
-/// on Linux), or one of a load test's connections could have the port before its server does.
-const PORTS: std::ops::Range<u16> = 10_000..32_000;
-
-/// `N` loopback ports that were free a moment ago. No port is given twice by one process, and processes begin at
-/// different places. Callers that can listen on port 0 themselves should.
-pub fn free_ports<const N: usize>() -> Result<[u16; N]> {
-    static NEXT: AtomicU32 = AtomicU32::new(0);
-    let span = u32::from(PORTS.end - PORTS.start);
-    let first = std::process::id().wrapping_mul(97) % span;
-    let mut ports = [0; N];
-    for port in &mut ports {
-        *port = (0..span)
-            .find_map(|_| {
-                let step = (first + NEXT.fetch_add(1, Ordering::Relaxed)) % span;
-                let candidate = PORTS.start + u16::try_from(step).ok()?;
-                TcpListener::bind(("127.0.0.1", candidate)).ok().map(|_| candidate)
-            })
-            .context("failed to find a free port")?;
-    }
-    Ok(ports)
 }
 
 /// A program about to be started: its path, arguments and environment.

@@ -6,7 +6,8 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use sallyport_testkit::Program;
-use sallyport_testkit::process::{binary, free_ports};
+use sallyport_testkit::ports::free_ports;
+use sallyport_testkit::process::binary;
 
 const SOON: Duration = Duration::from_secs(20);
 

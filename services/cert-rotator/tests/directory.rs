@@ -3,7 +3,7 @@
 
 use std::fs;
 use std::path::Path;
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
 use clap::Parser as _;
 use prometheus::Registry;
@@ -11,18 +11,8 @@ use sallyport_cert_rotator::{Args, run_with};
 use sallyport_pki::names::{Extras, Member, Suite};
 use sallyport_pki::{Identity, Renewal, check, files};
 use sallyport_telemetry::Readiness;
+use sallyport_testkit::eventually;
 use tokio::sync::oneshot;
-
-const PATIENCE: Duration = Duration::from_secs(30);
-
-async fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
-    let asking = async {
-        while !holds() {
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
-    };
-    tokio::time::timeout(PATIENCE, asking).await.unwrap_or_else(|_| panic!("never: {what}"));
-}
 
 fn is_good(root: &Path, member: Member) -> bool {
     let suite = Suite::with_prefix("sallyport", "sallyport", "cluster.local").unwrap();

@@ -21,7 +21,7 @@ use sallyport_net::listener::OpenConnections;
 use sallyport_net::{AcceptLimits, Credentials, Shutdown, grpc_incoming};
 use sallyport_proto::v1alpha1::mutator_server::{Mutator, MutatorServer};
 use sallyport_proto::v1alpha1::{MutateResponse, ReviewRequest};
-use sallyport_testkit::process::free_ports;
+use sallyport_testkit::ports::free_ports;
 use sallyport_testkit::{Process, Program};
 use serde_json::{Value, json};
 use std::net::SocketAddr;

@@ -6,6 +6,7 @@ use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, RootCertStore, ServerConfig};
 use sallyport_net::{AcceptLimits, grpc_incoming};
 use sallyport_pki::Certificate;
+pub use sallyport_testkit::eventually;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -106,14 +107,4 @@ pub async fn reaches(address: SocketAddr, name: &str, config: Arc<ClientConfig>)
 pub fn shown(stream: &TlsStream<TcpStream>) -> String {
     let chain = stream.get_ref().1.peer_certificates().unwrap();
     Certificate::from_der(chain[0].clone().into_owned()).unwrap().serial()
-}
-
-/// Waits until `condition` holds, asking again and again.
-pub async fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
-    let waiting = async {
-        while !condition() {
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
-    };
-    assert!(tokio::time::timeout(PATIENCE, waiting).await.is_ok(), "never: {what}");
 }

@@ -1,12 +1,12 @@
 //! An API server with a namespace, a rotator, and how to look at both.
 
 use std::collections::BTreeMap;
-use std::future::Future;
 use std::time::Duration;
 
 use clap::Parser as _;
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::Secret;
+use kube::api::GetParams;
 use kube::{Api, Client};
 use prometheus::Registry;
 use sallyport_cert_rotator::{Args, Config, check as check_suite, run_with};
@@ -14,25 +14,12 @@ use sallyport_leadership::connect;
 use sallyport_pki::{Identity, Stored};
 use sallyport_telemetry::Readiness;
 use sallyport_testkit::ControlPlane;
+pub use sallyport_testkit::wait::{PATIENCE, answer as eventually};
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
-pub const PATIENCE: Duration = Duration::from_secs(60);
 pub const NAMESPACE: &str = "suite";
-
-/// Asks until there is an answer.
-pub async fn eventually<T, F: Future<Output = Option<T>>>(what: &str, mut ask: impl FnMut() -> F) -> T {
-    let asking = async {
-        loop {
-            if let Some(answer) = ask().await {
-                return answer;
-            }
-            tokio::time::sleep(Duration::from_millis(100)).await;
-        }
-    };
-    tokio::time::timeout(PATIENCE, asking).await.unwrap_or_else(|_| panic!("never: {what}"))
-}
 
 pub struct Cluster {
     pub control_plane: ControlPlane,
@@ -58,11 +45,37 @@ impl Cluster {
         self.kubectl(&["apply", "-f", "-"], Some(&object.to_string())).await;
     }
 
+    /// An object, if it is there. Without kubectl, whose start costs more than the answer of those who are waited for.
     pub async fn get(&self, kind: &str, name: &str) -> Option<Value> {
-        let arguments =
-            ["get", kind, name, "-n", NAMESPACE, "-o", "json", "--show-managed-fields", "--ignore-not-found"];
-        let text = self.kubectl(&arguments, None).await;
-        (!text.trim().is_empty()).then(|| serde_json::from_str(&text).unwrap())
+        let (group, plural) = match kind {
+            "secret" | "service" | "configmap" | "serviceaccount" => ("api/v1", format!("{kind}s")),
+            "lease" => ("apis/coordination.k8s.io/v1", "leases".to_owned()),
+            "clusterrole" => ("apis/rbac.authorization.k8s.io/v1", "clusterroles".to_owned()),
+            "csr" | "certificatesigningrequest" => {
+                ("apis/certificates.k8s.io/v1", "certificatesigningrequests".to_owned())
+            }
+            "mutatingwebhookconfiguration" | "validatingwebhookconfiguration" => {
+                ("apis/admissionregistration.k8s.io/v1", format!("{kind}s"))
+            }
+            "crd" => ("apis/apiextensions.k8s.io/v1", "customresourcedefinitions".to_owned()),
+            "apiservice" => ("apis/apiregistration.k8s.io/v1", "apiservices".to_owned()),
+            "certificates.cert-manager.io" => ("apis/cert-manager.io/v1", "certificates".to_owned()),
+            _ => panic!("{kind}: where is it served?"),
+        };
+        let is_namespaced =
+            ["secrets", "services", "configmaps", "serviceaccounts", "leases", "certificates"]
+                .contains(&&*plural);
+        let path = if is_namespaced {
+            format!("/{group}/namespaces/{NAMESPACE}/{plural}")
+        } else {
+            format!("/{group}/{plural}")
+        };
+        let request = kube::core::Request::new(path).get(name, &GetParams::default()).unwrap();
+        match self.client.request(request).await {
+            Ok(object) => Some(object),
+            Err(kube::Error::Api(status)) if status.code == 404 => None,
+            Err(error) => panic!("{kind} {name}: {error}"),
+        }
     }
 
     pub async fn identity(&self, secret: &str) -> Option<Identity> {

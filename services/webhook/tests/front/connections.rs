@@ -2,12 +2,13 @@
 
 use crate::admission::{UID, bytes, review, with};
 use crate::client::head;
-use crate::suite::{MUTATE, NAME, Suite, VALIDATE, eventually, judge, undecided};
+use crate::suite::{MUTATE, NAME, Suite, VALIDATE, judge, undecided};
 use bytes::Bytes;
 use http_body_util::{BodyExt, Full};
 use hyper::client::conn::http2;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use parking_lot::Mutex;
+use sallyport_testkit::eventually;
 use sallyport_testkit::verdict::{Door, check};
 use serde_json::json;
 use std::sync::Arc;
@@ -135,6 +136,7 @@ async fn when_the_caller_goes_the_backends_handler_is_cancelled_g02() {
     eventually("the backend is at work", || begun.load(Ordering::SeqCst)).await;
     assert!(!dropped.load(Ordering::SeqCst));
     drop(client);
+    // Long before the review's own deadline: that is ten seconds away.
     tokio::time::timeout(
         Duration::from_secs(5),
         eventually("it is cancelled", || dropped.load(Ordering::SeqCst)),

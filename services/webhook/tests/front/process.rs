@@ -5,7 +5,7 @@ use crate::backend::Backend;
 use crate::client::{Client, connect, tls};
 use crate::suite::{MUTATE, NAME, certificates, judge};
 use rustls::RootCertStore;
-use sallyport_testkit::process::free_ports;
+use sallyport_testkit::ports::free_ports;
 use sallyport_testkit::{Process, Program};
 use std::time::Duration;
 

@@ -2,36 +2,21 @@
 
 use crate::admission::{bytes, review};
 use crate::client::PATIENCE;
-use crate::suite::{MUTATE, Suite, arguments, certificates, judge, undecided};
+use crate::suite::{MUTATE, Suite, VALIDATE, arguments, certificates, judge, undecided};
 use prometheus::Registry;
 use sallyport_net::Shutdown;
 use sallyport_telemetry::{Admin, Readiness};
-use sallyport_testkit::probe;
+use sallyport_testkit::{Unreachable, eventually, probe};
 use sallyport_webhook::Front;
-use std::time::Duration;
 
 #[tokio::test]
 async fn not_ready_before_every_backend_was_reached_and_ready_ever_after_g06() {
-    let (held, held_address) = {
-        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let address = listener.local_addr().unwrap();
-        (listener, address)
-    };
-    drop(held); // an address where nobody listens yet
-    let mut suite = Suite::unready(|args| args.validator.push(held_address.to_string())).await;
+    let nobody = Unreachable::take().unwrap();
+    let mut suite = Suite::unready(|args| args.validator.push(nobody.address().to_string())).await;
     suite.ready().await; // one of two replicas is enough
 
-    let lonely = Suite::unready(|args| args.validator = vec![held_address.to_string()]).await;
-    let mut missing = lonely.readiness.missing();
-    let only_validator = async {
-        while missing != ["validator"] {
-            tokio::time::sleep(Duration::from_millis(5)).await;
-            missing = lonely.readiness.missing();
-        }
-    };
-    tokio::time::timeout(Duration::from_secs(10), only_validator)
-        .await
-        .expect("the mutator is never reached");
+    let lonely = Suite::unready(|args| args.validator = vec![nobody.address().to_string()]).await;
+    eventually("the mutator alone is reached", || lonely.readiness.missing() == ["validator"]).await;
     assert!(!lonely.readiness.ready());
     // Unready is not dead: the door whose backend is there works, the other one says come again.
     let body = bytes(&review());
@@ -40,20 +25,19 @@ async fn not_ready_before_every_backend_was_reached_and_ready_ever_after_g06() {
 
     suite.mutator.stop().await;
     suite.validator.stop().await;
-    undecided(&suite.post(MUTATE, &body).await, 503);
-    tokio::time::sleep(Duration::from_millis(300)).await;
-    assert!(suite.readiness.ready(), "a lost backend must not make the front unready");
+    // Each review is an attempt to reach them, and has failed when it is answered.
+    for path in [MUTATE, VALIDATE].repeat(10) {
+        undecided(&suite.post(path, &body).await, 503);
+        assert!(suite.readiness.ready(), "a lost backend must not make the front unready");
+    }
 }
 
 #[tokio::test]
 async fn the_admin_endpoint_is_alive_before_it_is_ready_g06() {
     let (directory, _, _) = certificates();
-    let nobody = {
-        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-        listener.local_addr().unwrap()
-    };
+    let nobody = Unreachable::take().unwrap();
     let admin = Admin::new("webhook");
-    let args = arguments(directory.path(), nobody, nobody);
+    let args = arguments(directory.path(), nobody.address(), nobody.address());
     let front = Front::bind(&args, admin.registry(), admin.readiness(), Shutdown::new()).await.unwrap();
     tokio::spawn(front.serve());
     let server = admin.bind("127.0.0.1:0".parse().unwrap()).await.unwrap();

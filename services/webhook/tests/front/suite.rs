@@ -2,13 +2,14 @@
 
 use crate::admission::bytes;
 use crate::backend::Backend;
-use crate::client::{Answer, Client, PATIENCE, connect, tls};
+use crate::client::{Answer, Client, connect, tls};
 use prometheus::{Encoder, Registry, TextEncoder};
 use rustls::RootCertStore;
 use sallyport_net::Shutdown;
 use sallyport_pki::names::{DEFAULT_CLUSTER_DOMAIN, Extras};
 use sallyport_pki::{Bundle, Suite as Names, offline};
 use sallyport_telemetry::{Readiness, TelemetryArgs};
+use sallyport_testkit::eventually;
 use sallyport_testkit::verdict::{self, Door, Verdict};
 use sallyport_webhook::{Args, Front};
 use serde_json::Value;
@@ -97,13 +98,7 @@ impl Suite {
     }
 
     pub async fn ready(&self) {
-        let ready = async {
-            while !self.readiness.ready() {
-                tokio::time::sleep(Duration::from_millis(5)).await;
-            }
-        };
-        let waited = tokio::time::timeout(PATIENCE, ready).await;
-        assert!(waited.is_ok(), "never ready: {:?}", self.readiness.missing());
+        eventually("the front is ready", || self.readiness.ready()).await;
     }
 
     pub fn backend(&self, path: &str) -> &Backend {
@@ -139,12 +134,14 @@ impl Suite {
         judge(path, &body, &self.post(path, &body).await)
     }
 
-    /// One sample of the metrics; 0 when it is not there.
+    /// One sample of the metrics; 0 when a counter of that family has not counted this yet.
     pub fn metric(&self, sample: &str) -> f64 {
         let mut text = Vec::new();
         TextEncoder::new().encode(&self.registry.gather(), &mut text).unwrap();
         let text = String::from_utf8(text).unwrap();
         let value = text.lines().find_map(|line| line.strip_prefix(sample)?.strip_prefix(' '));
+        // A sample without labels is there from the start: one that is not has another name.
+        assert!(value.is_some() || sample.contains('{'), "no sample is named {sample}");
         value.map_or(0.0, |value| value.parse().unwrap())
     }
 }
@@ -169,14 +166,4 @@ pub fn undecided(answer: &Answer, status: u16) -> &str {
         answer.text()
     );
     answer.text()
-}
-
-/// Waits until `condition` holds, asking again and again.
-pub async fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
-    let waiting = async {
-        while !condition() {
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
-    };
-    assert!(tokio::time::timeout(PATIENCE, waiting).await.is_ok(), "never: {what}");
 }
