@@ -1,7 +1,6 @@
 //! The front's four doors, in the order in which an API server comes to them.
 
 use clap::ValueEnum;
-
 pub(crate) use sallyport_registration::Endpoint as Door;
 
 /// The doors that a review is sent through.

@@ -1,12 +1,14 @@
 //! The cert-rotators' Lease: who leads, and what the leader says of the certificates.
 
-use crate::cluster::clock;
-use crate::cluster::installation::Installation;
-use crate::cluster::{Cluster, Read};
+use std::time::{Duration, SystemTime};
+
 use sallyport_leadership::CONDITIONS_ANNOTATION;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use std::time::{Duration, SystemTime};
+
+use crate::cluster::clock;
+use crate::cluster::installation::Installation;
+use crate::cluster::{Cluster, Read};
 
 /// The most conditions that are looked at.
 const MAX_CONDITIONS: usize = 16;
@@ -86,8 +88,9 @@ impl Leadership {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use serde_json::json;
+
+    use super::*;
 
     #[test]
     fn a_lease_tells_leader_and_conditions() {

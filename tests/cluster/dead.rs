@@ -1,13 +1,15 @@
 //! When Sallyport is not there: who is refused, who is not, and how the rest is freed.
 
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use serde_json::json;
+
 use crate::environment::{CONFIGURATIONS, Cluster, Helm, PART_OF, eventually, items, run};
 use crate::life::{in_force, new_connections, nothing_left};
 use crate::load::{self, Expect, Load};
 use crate::release::{MAIN, Release, SERVICES, merge};
-use anyhow::{Context, Result, ensure};
-use serde_json::json;
-use std::sync::Arc;
-use std::time::Duration;
 
 /// The one command that frees a cluster, as the documents and the chart's notes give it.
 const EMERGENCY: [&str; 4] = ["delete", CONFIGURATIONS, "-l", PART_OF];

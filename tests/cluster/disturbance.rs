@@ -1,13 +1,15 @@
 //! What an operator does to a running release, while others create pods: not one create may fail.
 
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+use serde_json::{Value, json};
+
 use crate::environment::{Cluster, Helm, eventually};
 use crate::life::{in_force, new_connections};
 use crate::load::{Expect, Load};
 use crate::release::{MAIN, Release, SERVICES, merge};
-use anyhow::{Result, ensure};
-use serde_json::{Value, json};
-use std::sync::Arc;
-use std::time::Duration;
 
 /// With Helm 4, over connections that the API server keeps, as it does by itself.
 pub async fn kept_connections(cluster: Arc<Cluster>) -> Result<()> {

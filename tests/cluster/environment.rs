@@ -8,12 +8,13 @@
 //!   its API server, take its images away or read its audit log
 //! - `SALLYPORT_IMAGES`: the directory with the archives that its images came from
 
-use anyhow::{Context, Result, bail, ensure};
-use serde_json::Value;
 use std::future::Future;
 use std::path::PathBuf;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail, ensure};
+use serde_json::Value;
 use tokio::io::AsyncWriteExt as _;
 use tokio::process::Command;
 

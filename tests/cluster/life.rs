@@ -1,12 +1,14 @@
 //! From install to uninstall: what appears, what is left.
 
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+use serde_json::{Value, json};
+
 use crate::environment::{CONFIGURATIONS, Cluster, Helm, PART_OF, eventually, items, none};
 use crate::load::{self, Expect, Load};
 use crate::release::{MAIN, Release, SERVICES, merge};
-use anyhow::{Result, ensure};
-use serde_json::{Value, json};
-use std::sync::Arc;
-use std::time::Duration;
 
 /// The most that an install may take until all pods are ready.
 const INSTALL: Duration = Duration::from_secs(60);

@@ -1,14 +1,16 @@
 //! Others who create pods all the time, and what becomes of it.
 
-use crate::environment::Cluster;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
 use anyhow::{Result, ensure};
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::{Api, DeleteParams, PostParams};
 use serde_json::{Value, json};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::time::{Duration, Instant};
 use tokio::task::JoinSet;
+
+use crate::environment::Cluster;
 
 /// The namespace in which pods are created.
 pub const NAMESPACE: &str = "load";

@@ -18,11 +18,12 @@ mod rotation;
 mod scale;
 mod workload;
 
-use environment::Cluster;
-use libtest_mimic::{Arguments, Trial};
 use std::future::Future;
 use std::sync::Arc;
 use std::time::Instant;
+
+use environment::Cluster;
+use libtest_mimic::{Arguments, Trial};
 
 fn main() -> anyhow::Result<()> {
     sallyport_tests::install_tls_provider();

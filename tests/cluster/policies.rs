@@ -1,13 +1,15 @@
 //! Policies are edited, and nothing is restarted.
 
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, ensure};
+use serde_json::json;
+
 use crate::environment::Cluster;
 use crate::life::{in_force, labels_of_a_dry_run};
 use crate::load;
 use crate::release::{MAIN, Release, merge};
-use anyhow::{Result, ensure};
-use serde_json::json;
-use std::sync::Arc;
-use std::time::{Duration, Instant};
 
 /// The most that an edit may take, with the kubelet at its default of a minute.
 const IN_FORCE: Duration = Duration::from_secs(120);

@@ -1,9 +1,11 @@
 //! A release of the chart.
 
-use crate::environment::{CONFIGURATIONS, Cluster, Helm, eventually, items};
+use std::time::{Duration, Instant};
+
 use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
-use std::time::{Duration, Instant};
+
+use crate::environment::{CONFIGURATIONS, Cluster, Helm, eventually, items};
 
 /// The services that have a Deployment.
 pub const SERVICES: [&str; 4] = ["webhook", "mutator", "validator", "cert-rotator"];

@@ -1,13 +1,15 @@
 //! What the service accounts are granted against what the API server's audit log saw them use.
 
-use crate::environment::{Cluster, items, none};
-use crate::life::in_force;
-use crate::release::{MAIN, Release, SERVICES};
-use anyhow::{Context, Result, ensure};
-use serde_json::Value;
 use std::collections::BTreeSet;
 use std::io::{BufRead as _, BufReader};
 use std::sync::Arc;
+
+use anyhow::{Context, Result, ensure};
+use serde_json::Value;
+
+use crate::environment::{Cluster, items, none};
+use crate::life::in_force;
+use crate::release::{MAIN, Release, SERVICES};
 
 /// What an orderly run need not use, and why it is granted: verb, resource, reason.
 const UNUSED: [(&str, &str, &str); 8] = [

@@ -1,14 +1,16 @@
 //! The authority is rotated while others create pods: not one create may fail.
 
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+use sallyport_testkit::process::binary;
+use serde_json::Value;
+
 use crate::environment::{Cluster, eventually, run};
 use crate::life::in_force;
 use crate::load::{Expect, Load};
 use crate::release::{MAIN, Release};
-use anyhow::{Context as _, Result, ensure};
-use sallyport_testkit::process::binary;
-use serde_json::Value;
-use std::sync::Arc;
-use std::time::Duration;
 
 /// With the kubelet at its default, each of the three times that everybody has to load something takes a minute or
 /// more.

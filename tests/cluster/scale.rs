@@ -1,14 +1,16 @@
 //! The mutators scale alone: by hand, and by load.
 
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use serde_json::json;
+
 use crate::environment::{Cluster, eventually, items};
 use crate::life::in_force;
 use crate::load::{Expect, Load};
 use crate::release::{MAIN, Release, merge};
-use anyhow::{Context, Result, ensure};
-use serde_json::json;
-use std::collections::BTreeMap;
-use std::sync::Arc;
-use std::time::Duration;
 
 /// How many times the reviews of the idlest of four mutators the busiest may have. It is below 1.2 on a machine that
 /// does nothing else; load that sticks to one mutator has no bound at all.

@@ -1,13 +1,15 @@
 //! The seeds' walk-throughs, with containers that run. Small images of our own stand in for nginx and busybox:
 //! see `tests/images`.
 
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use serde_json::{Value, json};
+
 use crate::environment::{Cluster, eventually};
 use crate::life::in_force;
 use crate::release::{MAIN, Release};
-use anyhow::{Context, Result, ensure};
-use serde_json::{Value, json};
-use std::sync::Arc;
-use std::time::Duration;
 
 const NAMESPACE: &str = "walk";
 const PATIENCE: Duration = Duration::from_secs(60);

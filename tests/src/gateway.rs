@@ -4,6 +4,11 @@
 //! Plain HTTP on the rotator's side; the administrator's token is added on the other. Only what a rotation consists
 //! of counts as a write: Secrets and webhook configurations, not Leases and Events.
 
+use std::collections::BTreeMap;
+use std::convert::Infallible;
+use std::path::PathBuf;
+use std::sync::Arc;
+
 use anyhow::{Context, Result};
 use axum::body::Body;
 use bytes::Bytes;
@@ -19,10 +24,6 @@ use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 use sallyport_testkit::ControlPlane;
 use serde_json::Value;
-use std::collections::BTreeMap;
-use std::convert::Infallible;
-use std::path::PathBuf;
-use std::sync::Arc;
 use tempfile::TempDir;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{mpsc, oneshot};

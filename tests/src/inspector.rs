@@ -1,6 +1,11 @@
 //! Stands between the API server and the front and holds every answer against
 //! the API server's own table (contract 2.13).
 
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
 use anyhow::{Context, Result};
 use axum::Router;
 use axum::body::Body;
@@ -15,10 +20,6 @@ use sallyport_net::https::{self, Options};
 use sallyport_net::listener::OpenConnections;
 use sallyport_net::{Credentials, Shutdown};
 use sallyport_testkit::verdict::{self, Broken, Door, Verdict};
-use std::net::SocketAddr;
-use std::path::Path;
-use std::sync::Arc;
-use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::TlsConnector;
 

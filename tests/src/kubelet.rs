@@ -4,6 +4,13 @@
 //! That is the worst that a kubelet does which looks that seldom. A mount is a new directory with a time stamp for
 //! its name, taken into use by renaming a link to it over `..data`.
 
+use std::collections::{BTreeMap, VecDeque};
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime};
+
 use anyhow::{Context, Result, ensure};
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::Secret;
@@ -11,12 +18,6 @@ use kube::api::ListParams;
 use kube::{Api, Client};
 use parking_lot::Mutex;
 use sallyport_pki::{Bundle, Certificate, Identity, Stored};
-use std::collections::{BTreeMap, VecDeque};
-use std::fs;
-use std::os::unix::fs::symlink;
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::time::{Duration, Instant, SystemTime};
 use tokio::task::JoinHandle;
 
 /// How often Secrets are read.

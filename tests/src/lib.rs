@@ -26,6 +26,8 @@ pub mod schema;
 pub mod suite;
 pub mod verifier;
 
+use std::path::{Path, PathBuf};
+
 pub use gateway::Gateway;
 pub use inspector::Inspector;
 pub use kubelet::Kubelet;
@@ -36,8 +38,6 @@ pub use registration::Entry;
 pub use release::{Release, Settings};
 pub use suite::{Options, Suite};
 pub use verifier::Verifier;
-
-use std::path::{Path, PathBuf};
 
 /// The root of the repository.
 ///

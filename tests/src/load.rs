@@ -2,14 +2,15 @@
 //!
 //! Nothing is tried again: a call that fails is a failure, with its text.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::{Duration, Instant, SystemTime};
+
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::PostParams;
 use kube::{Api, Client};
 use parking_lot::Mutex;
 use serde_json::json;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::time::{Duration, Instant, SystemTime};
 use tokio::task::JoinSet;
 
 /// The most failures that are kept with their text.

@@ -3,12 +3,12 @@
 //! Every process has a Pod object of its own on the API server, with its real admin port, so that the rotators find
 //! and ask it. The API server reaches the fronts through one balancer, as through a Service.
 
-use crate::kubelet::{Kubelet, Mount};
-use crate::load;
-use crate::registration::{self, Entry};
-use crate::root;
-use crate::suite::Service;
-use crate::verifier::{Server, Verifier};
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
 use anyhow::{Context, Result, ensure};
 use k8s_openapi::ByteString;
 use k8s_openapi::api::admissionregistration::v1::{
@@ -25,12 +25,14 @@ use sallyport_testkit::ports::free_ports;
 use sallyport_testkit::process::binary;
 use sallyport_testkit::{Balancer, Process, Program};
 use serde_json::json;
-use std::collections::BTreeMap;
-use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::time::{Duration, Instant};
 use tempfile::TempDir;
+
+use crate::kubelet::{Kubelet, Mount};
+use crate::load;
+use crate::registration::{self, Entry};
+use crate::root;
+use crate::suite::Service;
+use crate::verifier::{Server, Verifier};
 
 const START: Duration = Duration::from_secs(60);
 /// How often the cluster is looked at by those who wait for something.

@@ -1,15 +1,17 @@
 //! The four services as processes.
 
-use crate::registration::{self, Entry};
-use crate::{Inspector, root};
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
 use anyhow::{Context, Result};
 use sallyport_testkit::ports::free_ports;
 use sallyport_testkit::process::binary;
 use sallyport_testkit::{ControlPlane, Process, Program};
-use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
-use std::time::Duration;
 use tempfile::TempDir;
+
+use crate::registration::{self, Entry};
+use crate::{Inspector, root};
 
 const START: Duration = Duration::from_secs(30);
 

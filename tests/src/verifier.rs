@@ -4,6 +4,12 @@
 //! Bundles are read before and after the certificates. One that is the same both times was in use when the
 //! certificates were shown, so they have to verify against it; where it changed meanwhile, against one of the two.
 
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
 use anyhow::{Context, Result, bail, ensure};
 use futures::future::{join_all, try_join_all};
 use k8s_openapi::ByteString;
@@ -19,11 +25,6 @@ use sallyport_pki::names::Member;
 use sallyport_pki::{Bundle, check};
 use sallyport_testkit::probe;
 use serde_json::Value;
-use std::collections::{BTreeMap, BTreeSet};
-use std::net::SocketAddr;
-use std::path::PathBuf;
-use std::sync::Arc;
-use std::time::{Duration, SystemTime};
 use tokio::io::AsyncReadExt;
 use tokio::net::TcpStream;
 use tokio::sync::watch;

@@ -3,15 +3,16 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
+use std::path::PathBuf;
+use std::time::Duration;
+
 use sallyport_testkit::ports::free_ports;
 use sallyport_testkit::{ControlPlane, Process, Program, probe};
 use sallyport_tests::suite::{in_force, pod};
 use sallyport_tests::{Entry, Inspector, Options, Suite, root};
 use serde_json::{Value, json};
-use std::collections::{BTreeMap, BTreeSet};
-use std::fmt::Write as _;
-use std::path::PathBuf;
-use std::time::Duration;
 use tempfile::TempDir;
 
 /// Names the folder with `prometheus` and `promtool`; else they are taken from `PATH`.

@@ -2,12 +2,13 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+use std::time::Duration;
+
 use sallyport_testkit::process::binary;
 use sallyport_testkit::{ControlPlane, Program};
 use sallyport_tests::root;
 use sallyport_tests::suite::pod;
 use serde_json::{Value, json};
-use std::time::Duration;
 
 const KINDS: &str = "mutatingwebhookconfigurations,validatingwebhookconfigurations";
 

@@ -2,6 +2,10 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
+
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::{Api, PostParams};
 use kube::config::{KubeConfigOptions, Kubeconfig};
@@ -9,9 +13,6 @@ use sallyport_testkit::{Balancer, ControlPlane};
 use sallyport_tests::suite::{in_force, pod};
 use sallyport_tests::{Entry, Options, Suite};
 use serde_json::json;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::time::Duration;
 use tokio::sync::{Mutex, MutexGuard};
 
 /// How many creates are in flight at once.

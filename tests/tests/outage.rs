@@ -3,11 +3,12 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+use std::time::{Duration, Instant};
+
 use sallyport_testkit::ControlPlane;
 use sallyport_tests::suite::{in_force, pod};
 use sallyport_tests::{Entry, Options, Suite};
 use serde_json::json;
-use std::time::{Duration, Instant};
 
 /// C-08, C-09, C-91, G-03, design 2.5.
 #[tokio::test(flavor = "multi_thread")]

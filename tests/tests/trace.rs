@@ -2,11 +2,12 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+use std::time::Duration;
+
 use sallyport_testkit::{ControlPlane, TraceReceiver};
 use sallyport_tests::suite::{in_force, pod};
 use sallyport_tests::{Entry, Options, Suite};
 use serde_json::json;
-use std::time::Duration;
 
 /// G-09, users.md 22.
 #[tokio::test(flavor = "multi_thread")]

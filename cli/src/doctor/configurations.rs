@@ -1,17 +1,19 @@
 //! Webhook configurations: are ours as described, does each lead to a Service that answers, does its `caBundle`
 //! fit what is served there (SYS-4)?
 
-use super::diagnosis::{Check, Verdict, counted};
-use super::entry::{Entry, Target, entries, text, title};
-use super::release::is_running;
-use super::snapshot::Snapshot;
+use std::collections::BTreeSet;
+
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use sallyport_pki::names::Member;
 use sallyport_pki::{Bundle, Defect, check};
 use sallyport_registration::{Description, Difference, FIELD_MANAGER, difference};
 use serde_json::Value;
-use std::collections::BTreeSet;
+
+use super::diagnosis::{Check, Verdict, counted};
+use super::entry::{Entry, Target, entries, text, title};
+use super::release::is_running;
+use super::snapshot::Snapshot;
 
 /// A problem and what to do about it.
 type Problem = (String, String);
@@ -318,6 +320,11 @@ pub(super) fn others(snapshot: &Snapshot) -> Check {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
+    use sallyport_pki::Authority;
+    use serde_json::json;
+
     use super::super::judge::fixtures::{
         assert_found, configuration, entry, foreign, healthy, healthy_and, service as good_service,
         with_bundle, with_services,
@@ -326,9 +333,6 @@ mod tests {
     use crate::cluster::Unread;
     use crate::cluster::inventory::Holding;
     use crate::cluster::inventory::fixtures::{authority, bundle, leaf, secret};
-    use sallyport_pki::Authority;
-    use serde_json::json;
-    use std::time::Duration;
 
     const KIND: &str = "ValidatingWebhookConfiguration";
     const NAME: &str = "sallyport.sallyport";

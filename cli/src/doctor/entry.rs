@@ -1,10 +1,9 @@
 //! Entries of webhook configurations, and the resources by which doctor judges them.
 
-use serde_json::Value;
-
 pub(super) use sallyport_registration::{
     Entry, Labels, Resource, ServicePort as Target, entries, labels_at, title,
 };
+use serde_json::Value;
 
 /// Pods, which everything else stands on.
 pub(super) const PODS: Resource = Resource::of("", "pods", true);

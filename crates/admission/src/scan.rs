@@ -201,11 +201,13 @@ fn has(word: u64, byte: u8) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use super::{Ways, container};
-    use crate::node::Node;
+    use std::borrow::Cow;
+
     use sallyport_testkit::Random;
     use serde_json::{Value, json};
-    use std::borrow::Cow;
+
+    use super::{Ways, container};
+    use crate::node::Node;
 
     const PIECES: [&str; 12] =
         ["a", "\"", "\\", "{", "]", "é", "日本", "long enough for a word", "\n", ",", "0", ":"];

@@ -1,10 +1,11 @@
 //! The public json-patch-tests corpus, read from `$SALLYPORT_CORPORA/json-patch-tests`.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+use std::path::PathBuf;
+
 use sallyport_admission::Patch;
 use serde_json::value::to_raw_value;
 use serde_json::{Value, json};
-use std::path::PathBuf;
 
 fn cases(file: &str) -> Vec<Value> {
     let root = std::env::var_os("SALLYPORT_CORPORA").expect(

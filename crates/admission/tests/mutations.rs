@@ -2,10 +2,11 @@
 //! every test run. Nothing may panic, overflow or run on.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+use std::path::Path;
+
 use sallyport_admission::{Answer, Patch, Review};
 use serde_json::Value;
 use serde_json::value::RawValue;
-use std::path::Path;
 
 fn corpus(target: &str) -> Vec<Vec<u8>> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus").join(target);

@@ -159,9 +159,11 @@ impl From<&BackendArgs> for Config {
 
 #[cfg(test)]
 mod tests {
-    use super::{BackendArgs, Config};
-    use clap::{Args, Command, FromArgMatches};
     use std::time::Duration;
+
+    use clap::{Args, Command, FromArgMatches};
+
+    use super::{BackendArgs, Config};
 
     fn parse(flags: &[&str]) -> Result<BackendArgs, clap::Error> {
         let command = BackendArgs::augment_args(Command::new("backend"));

@@ -47,8 +47,9 @@ impl From<Fault> for Status {
 
 #[cfg(test)]
 mod tests {
-    use super::{Fault, Incomplete};
     use tonic::{Code, Status};
+
+    use super::{Fault, Incomplete};
 
     /// G-03, seen from the backend.
     #[test]

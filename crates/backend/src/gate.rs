@@ -200,11 +200,13 @@ fn timeout(headers: &HeaderMap) -> Option<Duration> {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
+    use http::HeaderMap;
+
     use super::{Gate, timeout};
     use crate::fault::Fault;
     use crate::meters::CallMeters;
-    use http::HeaderMap;
-    use std::time::Duration;
 
     fn headers(value: &str) -> HeaderMap {
         let mut headers = HeaderMap::new();

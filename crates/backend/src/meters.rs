@@ -244,8 +244,9 @@ impl PolicyMeters {
 
 #[cfg(test)]
 mod tests {
-    use super::CallMeters;
     use tonic::Code;
+
+    use super::CallMeters;
 
     #[test]
     fn a_call_counts_while_it_lives_and_by_how_it_ended() {

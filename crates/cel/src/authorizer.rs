@@ -7,7 +7,6 @@ mod table;
 use std::fmt;
 
 use sallyport_admission::UserInfo;
-
 pub use table::{AuthorizerRule, AuthorizerTable};
 
 /// What is asked: about a resource, or about a path. What is empty was not given.

@@ -18,18 +18,17 @@ mod view;
 
 use std::sync::Arc;
 
+pub(crate) use authorization::{Authorization, Caller};
+pub(crate) use operator::Operator;
 use sallyport_admission::UserInfo;
 use sallyport_document::{Document, Node};
 use serde_json::Value as Json;
+pub(crate) use val::{Key, List, MAX_NESTING, Outcome, StructVal, Text, Val};
+pub use view::View;
 
 use crate::authorizer::{Authorizer, Resource};
 use crate::error::EvalError;
 use crate::meter::{Limits, Meter};
-
-pub(crate) use authorization::{Authorization, Caller};
-pub(crate) use operator::Operator;
-pub(crate) use val::{Key, List, MAX_NESTING, Outcome, StructVal, Text, Val};
-pub use view::View;
 
 /// A value of CEL. It borrows from the JSON it was taken from: making one from a whole object costs nothing,
 /// and only what an expression looks at is ever converted.

@@ -22,13 +22,12 @@ mod signer;
 
 use std::pin::{Pin, pin};
 
+pub use arguments::{Job, KeyAlgorithm, duration};
+pub use error::JobError;
 use tracing::info;
 
 use crate::arguments::CommonArgs;
 use crate::session::{Outcome, Session};
-
-pub use arguments::{Job, KeyAlgorithm, duration};
-pub use error::JobError;
 
 /// Runs a job to its end. The last line on standard output says what was done.
 /// Its flags have been checked by [`Job::check`]; `shutdown` ends it early.

@@ -41,9 +41,10 @@ pub fn causes<'a>(error: &'a (dyn Error + 'a)) -> impl Iterator<Item = &'a (dyn 
 
 #[cfg(test)]
 mod tests {
-    use super::{causes, format_chain};
     use std::error::Error;
     use std::fmt;
+
+    use super::{causes, format_chain};
 
     #[derive(Debug)]
     struct Layer(&'static str, Option<Box<Self>>);

@@ -33,13 +33,12 @@ use tonic_health::pb::HealthCheckRequest;
 use tonic_health::pb::health_client::HealthClient;
 
 use self::endpoint::Endpoint;
+pub use self::load::Load;
+pub use self::picker::{Candidate, pick};
 use self::resolve::resolve;
 use self::retry::SharedBudget;
 use self::status::{clarify, is_expired, is_lost_connection, is_undecided};
 use crate::credentials::{Credentials, CredentialsError};
-
-pub use self::load::Load;
-pub use self::picker::{Candidate, pick};
 
 /// Which backend, and by what name it proves itself.
 #[derive(Clone, Debug)]

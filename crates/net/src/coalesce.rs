@@ -10,13 +10,14 @@
 //! wakes the connection's task, which flushes or reads again, and either sends
 //! them.
 
-use bytes::{Buf, BytesMut};
 use std::future::Future;
 use std::io;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, Wake, Waker, ready};
+
+use bytes::{Buf, BytesMut};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tonic::transport::server::Connected;
 
@@ -166,10 +167,12 @@ impl<S: Connected> Connected for Coalesce<S> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Coalesce, MOST};
     use std::future::poll_fn;
     use std::pin::Pin;
+
     use tokio::io::{AsyncReadExt, AsyncWrite, AsyncWriteExt};
+
+    use super::{Coalesce, MOST};
 
     #[tokio::test]
     async fn several_flushes_of_one_turn_are_one_write() {

@@ -6,18 +6,20 @@
 //! counts once two reads agree, and takes effect only when certificate, key
 //! and bundle fit together. Until then the last good set stays in use.
 
-use crate::shutdown::Shutdown;
-use crate::trust::{Anchors, Identity, NamedClient, Trust};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
 use arc_swap::ArcSwap;
 use rustls::crypto::CryptoProvider;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, InvalidDnsNameError, PrivateKeyDer, ServerName};
 use rustls::sign::CertifiedKey;
 use rustls::{ClientConfig, RootCertStore, ServerConfig};
-use std::io;
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::time::Duration;
+
+use crate::shutdown::Shutdown;
+use crate::trust::{Anchors, Identity, NamedClient, Trust};
 
 /// Largest certificate, key or bundle file that is read, in bytes. A Secret holds at most 1 MiB.
 const MAX_FILE: u64 = 1 << 20;

@@ -12,6 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
+
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, Sleep};
 
@@ -145,10 +146,12 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Guard<S> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Guard, Patience, Phase};
     use std::io::ErrorKind;
     use std::time::Duration;
+
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+    use super::{Guard, Patience, Phase};
 
     const PATIENCE: Patience = Patience { idle: Duration::from_secs(100), head: Duration::from_secs(10) };
 

@@ -1,6 +1,7 @@
 //! One signal to stop, shared by everything in a process that must drain.
 
 use std::sync::Arc;
+
 use tokio::sync::watch;
 
 /// Tells tasks that draining has begun. Cheap to clone; once begun it stays so.

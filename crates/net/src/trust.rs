@@ -1,6 +1,8 @@
 //! The two halves of a TLS credential as rustls sees them, each replaceable
 //! while connections are open: existing connections stay, new ones see the new.
 
+use std::sync::Arc;
+
 use arc_swap::ArcSwap;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
@@ -8,7 +10,6 @@ use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
 use rustls::server::{ClientHello, ParsedCertificate, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
 use rustls::{DigitallySignedStruct, DistinguishedName, Error, RootCertStore, SignatureScheme};
-use std::sync::Arc;
 
 /// What a process shows: its leaf certificate and key, for either direction.
 #[derive(Debug)]

@@ -1,10 +1,9 @@
 //! The names certificates are made for, in one place: Services, their DNS names, and the members of an installation.
 
-use crate::leaf::LeafRequest;
-
 pub use crate::dns::{
     DEFAULT_CLUSTER_DOMAIN, Extras, MAX_COMMON_NAME, NameError, ServiceName, dns_label, dns_subdomain,
 };
+use crate::leaf::LeafRequest;
 
 /// A member of the suite that has a certificate of its own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -115,8 +115,9 @@ fn open_descriptors() -> Option<f64> {
 
 #[cfg(all(test, target_os = "linux"))]
 mod tests {
-    use super::{CPU, GAUGES, ProcessCollector, open_descriptors};
     use prometheus::Registry;
+
+    use super::{CPU, GAUGES, ProcessCollector, open_descriptors};
 
     #[test]
     fn every_reading_is_there_and_plausible() {

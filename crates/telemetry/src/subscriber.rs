@@ -195,12 +195,14 @@ fn log_panic(info: &PanicHookInfo<'_>) {
 
 #[cfg(test)]
 mod tests {
-    use super::{export_wanted, log_filter, log_layer, log_panic, trace_filter};
-    use crate::arguments::LogFormat;
-    use parking_lot::Mutex;
     use std::io::Write;
     use std::sync::Arc;
+
+    use parking_lot::Mutex;
     use tracing_subscriber::prelude::*;
+
+    use super::{export_wanted, log_filter, log_layer, log_panic, trace_filter};
+    use crate::arguments::LogFormat;
 
     #[derive(Clone, Default)]
     struct Lines(Arc<Mutex<Vec<u8>>>);

@@ -67,12 +67,13 @@ pub fn inject(span: &Span, headers: &mut HeaderMap) {
 
 #[cfg(test)]
 mod tests {
-    use super::{adopt_parent, client_span, inject, propagate, server_span};
     use http::HeaderMap;
     use opentelemetry::trace::{TraceContextExt, TracerProvider as _};
     use opentelemetry_sdk::trace::SdkTracerProvider;
     use tracing_opentelemetry::OpenTelemetrySpanExt;
     use tracing_subscriber::prelude::*;
+
+    use super::{adopt_parent, client_span, inject, propagate, server_span};
 
     const TRACE: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
 

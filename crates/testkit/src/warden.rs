@@ -9,9 +9,8 @@ use std::io::Write as _;
 use std::process::{ChildStdin, Command, Stdio};
 
 use anyhow::{Context as _, Result, ensure};
-use tempfile::TempDir;
-
 use parking_lot::Mutex;
+use tempfile::TempDir;
 
 /// Lines on its input: `+PID` a child started, `-PID` a child is about to be reaped, `dPATH` a directory made.
 const SCRIPT: &str = r#"

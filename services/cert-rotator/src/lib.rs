@@ -29,23 +29,22 @@ use std::pin::pin;
 use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::Context as _;
+pub use arguments::Args;
 use clap::CommandFactory as _;
 use clap::error::ErrorKind;
-use prometheus::Registry;
-use sallyport_leadership::Events;
-use sallyport_pki::Bundle;
-use sallyport_telemetry::Readiness;
-
-use crate::issuance::Issuance;
-
-pub use arguments::Args;
 pub use deployment::Pods;
 pub use issuance::{IssuanceError, Policy};
 pub use offers::Offers;
+use prometheus::Registry;
 pub use registration::{Objects, Source};
 pub use rotator::{Config, Registration};
+use sallyport_leadership::Events;
+use sallyport_pki::Bundle;
+use sallyport_telemetry::Readiness;
 pub use state::Wanted;
 pub use store::{DirectoryStore, Store, StoreError};
+
+use crate::issuance::Issuance;
 
 /// How long a check waits for what is not as it should be to become so.
 const CHECK_PATIENCE: Duration = Duration::from_secs(60);

@@ -25,9 +25,8 @@ use std::time::SystemTime;
 
 use sallyport_pki::{Bundle, Certificate, Defect, MAX_AUTHORITIES, Renewal, check};
 
-use self::trust::{bundle, certificate, issuers};
-
 pub use self::step::{Next, Observed, Phase, Reason, Step, Wanted};
+use self::trust::{bundle, certificate, issuers};
 
 /// What to do next.
 pub fn next(observed: &Observed, wanted: &Wanted, now: SystemTime) -> Next {

@@ -1,11 +1,13 @@
 //! Flags of the front; each is also read from the environment.
 
-use crate::deadline::go_duration;
-use clap::Parser;
-use sallyport_telemetry::TelemetryArgs;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
+
+use clap::Parser;
+use sallyport_telemetry::TelemetryArgs;
+
+use crate::deadline::go_duration;
 
 /// Takes AdmissionReviews from the Kubernetes API server over HTTPS and has
 /// them decided by the mutator and the validator over gRPC.
@@ -105,8 +107,9 @@ pub struct Args {
 
 #[cfg(test)]
 mod tests {
-    use super::Args;
     use clap::{CommandFactory, Parser};
+
+    use super::Args;
 
     #[test]
     fn the_flags_are_consistent_and_a_missing_one_is_named_r13() {

@@ -1,14 +1,16 @@
 //! Reading a review's body: bounded in size, in time, and in what all bodies
 //! together may hold.
 
-use crate::failure::Failure;
+use std::time::Duration;
+
 use bytes::{Bytes, BytesMut};
 use http::HeaderMap;
 use http::header::{CONTENT_ENCODING, CONTENT_TYPE};
 use http_body_util::BodyExt;
 use hyper::body::Body;
 use sallyport_net::{ByteBudget, Reservation};
-use std::time::Duration;
+
+use crate::failure::Failure;
 
 /// Time for a whole body.
 const SLOWEST: Duration = Duration::from_secs(30);
@@ -95,15 +97,17 @@ where
 
 #[cfg(test)]
 mod tests {
-    use super::{check_media_type, read};
-    use crate::failure::Failure;
+    use std::convert::Infallible;
+    use std::time::Duration;
+
     use bytes::Bytes;
     use http::HeaderMap;
     use http_body_util::{BodyExt, Full, StreamBody};
     use hyper::body::Frame;
     use sallyport_net::ByteBudget;
-    use std::convert::Infallible;
-    use std::time::Duration;
+
+    use super::{check_media_type, read};
+    use crate::failure::Failure;
 
     #[test]
     fn json_is_taken_with_parameters_or_unannounced_c05() {

@@ -49,8 +49,9 @@ pub(crate) fn go_duration(text: &str) -> Result<Duration, String> {
 
 #[cfg(test)]
 mod tests {
-    use super::{go_duration, granted};
     use std::time::Duration;
+
+    use super::{go_duration, granted};
 
     #[test]
     fn gos_durations_are_read_c61() {

@@ -2,11 +2,12 @@
 //! never an allow or a deny. The API server takes it as a failed call, and the
 //! failurePolicy of the registration decides. The only table of its kind (G-03).
 
+use std::time::Duration;
+
 use axum::body::Body;
 use http::header::{ALLOW, CONNECTION, CONTENT_TYPE, HeaderValue, RETRY_AFTER};
 use http::{Response, StatusCode};
 use sallyport_admission::{EnvelopeError, PatchError};
-use std::time::Duration;
 use tonic::Code;
 
 use crate::door::DOORS;
@@ -144,10 +145,12 @@ impl Failure {
 
 #[cfg(test)]
 mod tests {
-    use super::Failure;
-    use http::header::RETRY_AFTER;
     use std::time::Duration;
+
+    use http::header::RETRY_AFTER;
     use tonic::Code;
+
+    use super::Failure;
 
     fn undecided(code: Code) -> Failure {
         Failure::Undecided { backend: "mutator", code, message: "m".into() }

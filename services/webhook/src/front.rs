@@ -1,10 +1,10 @@
 //! The front put together: credentials, backends, doors, server.
 
-use crate::arguments::Args;
-use crate::door::{DOORS, Side};
-use crate::metrics::{Metrics, Sampled};
-use crate::review;
-use crate::state::State;
+use std::any::Any;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
 use axum::Router;
 use axum::body::Body;
 use axum::routing::post;
@@ -17,13 +17,15 @@ use sallyport_net::{
     Target,
 };
 use sallyport_telemetry::{CertificateMeters, Readiness};
-use std::any::Any;
-use std::io;
-use std::net::SocketAddr;
-use std::sync::Arc;
 use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 use tower_http::catch_panic::CatchPanicLayer;
+
+use crate::arguments::Args;
+use crate::door::{DOORS, Side};
+use crate::metrics::{Metrics, Sampled};
+use crate::review;
+use crate::state::State;
 
 /// Why the front cannot start.
 #[derive(Debug, thiserror::Error)]

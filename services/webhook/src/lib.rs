@@ -25,10 +25,9 @@ mod outcome;
 mod review;
 mod state;
 
+use anyhow::Context;
 pub use arguments::Args;
 pub use front::{Front, FrontError};
-
-use anyhow::Context;
 use sallyport_net::Shutdown;
 use sallyport_telemetry::certificate;
 

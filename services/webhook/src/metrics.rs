@@ -1,16 +1,18 @@
 //! What the front counts. Children are made when first used and then held:
 //! no label is looked up for a review.
 
-use crate::door::{DOORS, Door, Side};
-use crate::outcome::Outcome;
+use std::sync::OnceLock;
+use std::time::Duration;
+
 use prometheus::core::{Collector, Desc};
 use prometheus::proto::MetricFamily;
 use prometheus::{Histogram, HistogramOpts, HistogramVec, IntCounter, IntGauge, IntGaugeVec, Opts, Registry};
 use sallyport_admission::Operation;
 use sallyport_telemetry::buckets::LATENCY;
-use std::sync::OnceLock;
-use std::time::Duration;
 use tonic::Code;
+
+use crate::door::{DOORS, Door, Side};
+use crate::outcome::Outcome;
 
 const OPERATIONS: usize = Operation::ALL.len();
 const CODES: usize = 17;

@@ -1,7 +1,7 @@
 //! Proves that the modules of every crate form layers.
 //!
 //! Reads the sources of each crate, draws an arrow from file A to file B where the code of A names an item that B
-//! defines, and fails on a circle of files or on a directory with too many of them.
+//! defines, and fails on a circle of files, on a directory with too many of them, and on imports out of order.
 //!
 //! How it counts: `mod` and re-exports (`pub use`) are no arrows, and a name that comes through a re-export leads to
 //! the file that defines it, so a facade may list what is below it. Code under `#[cfg(test)]` is left out. Methods
@@ -9,6 +9,7 @@
 
 mod arrows;
 mod circles;
+mod imports;
 mod modules;
 
 use std::path::{Path, PathBuf};
@@ -29,6 +30,9 @@ fn main() -> Result<ExitCode> {
         files += parsed.modules().len();
         crates += 1;
         faults.extend(circles::describe(&parsed, &arrows::draw(&parsed)));
+        for module in parsed.modules() {
+            faults.extend(imports::disorder(&module.file)?);
+        }
         faults.extend(crowded(root.parent().context("a root file has a directory")?)?);
     }
     ensure!(crates > 10, "only {crates} crates were found: run this in the workspace's root");
@@ -71,7 +75,7 @@ fn crowded(directory: &Path) -> Result<Vec<String>> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Crate, arrows, circles};
+    use super::{Crate, arrows, circles, imports};
 
     /// Faults of a crate of these files.
     fn faults(files: &[(&str, &str)]) -> Vec<String> {
@@ -121,5 +125,20 @@ mod tests {
             ("b.rs", ""),
         ]);
         assert_eq!(found.len(), 1, "a child names what is defined above it, which uses the child");
+    }
+
+    #[test]
+    fn imports_stand_in_three_groups() {
+        for (source, wrong) in [
+            ("use std::fmt;\nuse serde::Serialize;\nuse crate::a;", 0),
+            ("use serde::Serialize;\nuse std::fmt;", 1),
+            ("use crate::a;\nuse serde::Serialize;\nuse std::fmt;", 2),
+            ("use crate::a;\nfn f() {}\nuse std::fmt;", 0),
+            ("mod tests { use super::a; use std::fmt; }", 1),
+        ] {
+            let file = tempfile::NamedTempFile::new().unwrap();
+            std::fs::write(file.path(), source).unwrap();
+            assert_eq!(imports::disorder(file.path()).unwrap().len(), wrong, "{source}");
+        }
     }
 }

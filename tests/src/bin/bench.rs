@@ -8,6 +8,11 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // a tool for developers: a broken step ends it
 
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
 use anyhow::{Context, Result};
 use axum::Router;
 use axum::body::Body;
@@ -24,10 +29,6 @@ use sallyport_proto::v1alpha1::{MutateResponse, ReviewRequest};
 use sallyport_testkit::ports::free_ports;
 use sallyport_testkit::{Process, Program};
 use serde_json::{Value, json};
-use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::time::{Duration, Instant};
 use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::TlsConnector;
 

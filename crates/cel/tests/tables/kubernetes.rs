@@ -1,7 +1,8 @@
 //! Kubernetes' own libraries. What the rows expect was seen in the API server's environment of 1.36.
 
-use crate::{all_fail, all_true, run};
 use serde_json::json;
+
+use crate::{all_fail, all_true, run};
 
 #[test]
 fn quantities() {

@@ -1,7 +1,8 @@
 //! The core language.
 
-use crate::{all_fail, all_true, run};
 use serde_json::json;
+
+use crate::{all_fail, all_true, run};
 
 #[test]
 fn literals_and_operators() {

@@ -1,7 +1,8 @@
 //! The libraries.
 
-use crate::{all_fail, all_true, run};
 use serde_json::json;
+
+use crate::{all_fail, all_true, run};
 
 #[test]
 fn conversions() {

@@ -1,12 +1,13 @@
 //! A certificate authority for tests, and the ways in which files reach a directory.
 
-use sallyport_net::Credentials;
-use sallyport_pki::leaf::LeafRequest;
-use sallyport_pki::{Algorithm, Authority, Certificate, KeyPair, ServiceName};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
+
+use sallyport_net::Credentials;
+use sallyport_pki::leaf::LeafRequest;
+use sallyport_pki::{Algorithm, Authority, Certificate, KeyPair, ServiceName};
 use tempfile::TempDir;
 
 const LIFE: Duration = Duration::from_secs(24 * 60 * 60);

@@ -1,17 +1,19 @@
 //! Which replica gets a call: the traps of tonic's own balancing, one test each.
 
-use crate::authority::{Ca, name, serial};
-use crate::replica::{Front, LIMIT, Replica, allow, fail, nobody};
-use crate::server::{PATIENCE, eventually};
-use bytes::Bytes;
-use sallyport_net::{Balancer, BalancerOptions, Target};
-use sallyport_proto::v1alpha1::{MutateResponse, ReviewRequest};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
+
+use bytes::Bytes;
+use sallyport_net::{Balancer, BalancerOptions, Target};
+use sallyport_proto::v1alpha1::{MutateResponse, ReviewRequest};
 use tokio::time::Instant;
 use tonic::Code;
 use tonic::transport::Channel;
+
+use crate::authority::{Ca, name, serial};
+use crate::replica::{Front, LIMIT, Replica, allow, fail, nobody};
+use crate::server::{PATIENCE, eventually};
 
 async fn replicas<const N: usize>(ca: &Ca, after: [Duration; N]) -> (Vec<Replica>, Vec<SocketAddr>) {
     let mut replicas = Vec::new();

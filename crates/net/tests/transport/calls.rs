@@ -1,13 +1,15 @@
 //! How long a call may take, and when it is tried again (G-02, G-03).
 
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+use sallyport_proto::v1alpha1::MutateResponse;
+use tonic::Code;
+
 use crate::authority::Ca;
 use crate::replica::{Front, Replica, allow, fail};
 use crate::server::{PATIENCE, eventually};
-use parking_lot::Mutex;
-use sallyport_proto::v1alpha1::MutateResponse;
-use std::sync::Arc;
-use std::time::{Duration, Instant};
-use tonic::Code;
 
 /// `Endpoint::timeout` would not send the header.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -1,12 +1,14 @@
 //! however the files are replaced, whole sets take effect and broken ones do not.
 
-use crate::authority::{Ca, Layout, Member, Set, name, serial};
-use crate::server::{Echo, PATIENCE, connect, echo, eventually, plain_client, shown};
-use sallyport_net::{AcceptLimits, Credentials, CredentialsError, Reload, Shutdown};
 use std::fs;
 use std::sync::Arc;
 use std::time::Duration;
+
+use sallyport_net::{AcceptLimits, Credentials, CredentialsError, Reload, Shutdown};
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
+
+use crate::authority::{Ca, Layout, Member, Set, name, serial};
+use crate::server::{Echo, PATIENCE, connect, echo, eventually, plain_client, shown};
 
 const POLL: Duration = Duration::from_millis(20);
 

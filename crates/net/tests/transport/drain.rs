@@ -1,17 +1,19 @@
 //! Draining: from SIGTERM to the last connection, without losing a review (C-04, C-102).
 
-use crate::authority::name;
-use crate::https::Server;
-use crate::server::{PATIENCE, connect, eventually, plain_client};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
 use bytes::Bytes;
 use http::{Request, StatusCode};
 use http_body_util::Full;
 use hyper::client::conn::http2;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use sallyport_net::https::Options;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::time::{Duration, Instant};
+
+use crate::authority::name;
+use crate::https::Server;
+use crate::server::{PATIENCE, connect, eventually, plain_client};
 
 fn options(least: Duration, most: Duration) -> Options {
     Options { drain_least: least, drain_most: most, ..Options::default() }

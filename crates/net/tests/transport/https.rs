@@ -1,7 +1,10 @@
 //! The HTTPS server: who waits for whom, and when a connection ends.
 
-use crate::authority::{Ca, Member, name};
-use crate::server::{PATIENCE, connect, eventually, plain_client};
+use std::convert::Infallible;
+use std::io;
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
 use bytes::Bytes;
 use http::{Request, Response};
 use http_body_util::{BodyExt, Full};
@@ -10,14 +13,13 @@ use hyper_util::rt::{TokioExecutor, TokioIo};
 use sallyport_net::https::{Options, serve};
 use sallyport_net::listener::OpenConnections;
 use sallyport_net::{AcceptLimits, Shutdown};
-use std::convert::Infallible;
-use std::io;
-use std::net::SocketAddr;
-use std::time::{Duration, Instant};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
 use tokio_rustls::client::TlsStream;
+
+use crate::authority::{Ca, Member, name};
+use crate::server::{PATIENCE, connect, eventually, plain_client};
 
 /// A server that answers `ok`, after as many milliseconds as the path says.
 pub struct Server {

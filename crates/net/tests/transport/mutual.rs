@@ -1,14 +1,16 @@
 //! Mutual TLS between front and backends: who is let in, and what a rotation does to whom.
 
-use crate::authority::{Ca, Member, name, serial};
-use crate::server::{Echo, connect, echo, eventually, plain_client, provider, reaches, roots, shown};
+use std::sync::Arc;
+use std::time::Duration;
+
 use rustls::pki_types::PrivateKeyDer;
 use rustls::pki_types::pem::PemObject;
 use rustls::{ClientConfig, HandshakeKind};
 use sallyport_net::{AcceptLimits, Credentials, Shutdown};
 use sallyport_pki::Certificate;
-use std::sync::Arc;
-use std::time::Duration;
+
+use crate::authority::{Ca, Member, name, serial};
+use crate::server::{Echo, connect, echo, eventually, plain_client, provider, reaches, roots, shown};
 
 async fn backend(member: &Member) -> Echo {
     let tls = member.credentials.mutual_server_config(&name("front")).unwrap();

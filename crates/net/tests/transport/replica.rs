@@ -1,22 +1,24 @@
 //! Replicas of a backend: tonic servers, each in a runtime of its own, so that one can die as a process does.
 
-use crate::authority::{Ca, Member, name};
-use crate::server::{PATIENCE, eventually};
-use sallyport_net::{AcceptLimits, Balancer, BalancerOptions, Target, grpc_incoming};
-use sallyport_proto::v1alpha1::mutator_client::MutatorClient;
-use sallyport_proto::v1alpha1::mutator_server::{Mutator, MutatorServer};
-use sallyport_proto::v1alpha1::{MutateResponse, ReviewRequest};
 use std::future::Future;
 use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
+
+use sallyport_net::{AcceptLimits, Balancer, BalancerOptions, Target, grpc_incoming};
+use sallyport_proto::v1alpha1::mutator_client::MutatorClient;
+use sallyport_proto::v1alpha1::mutator_server::{Mutator, MutatorServer};
+use sallyport_proto::v1alpha1::{MutateResponse, ReviewRequest};
 use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tonic::{Request, Response, Status};
+
+use crate::authority::{Ca, Member, name};
+use crate::server::{PATIENCE, eventually};
 
 /// Message limit of both sides, in bytes.
 pub const LIMIT: usize = 9 << 20;

@@ -1,21 +1,23 @@
 //! Bare TLS servers and clients: handshakes and bytes, no HTTP.
 
-use crate::authority::Ca;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
 use futures::StreamExt;
 use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, RootCertStore, ServerConfig};
 use sallyport_net::{AcceptLimits, grpc_incoming};
 use sallyport_pki::Certificate;
 pub use sallyport_testkit::eventually;
-use std::io;
-use std::net::SocketAddr;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
+
+use crate::authority::Ca;
 
 /// Longest that anything here is waited for. Only a failing test waits this long.
 pub const PATIENCE: Duration = Duration::from_secs(10);

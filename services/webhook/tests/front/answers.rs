@@ -1,10 +1,11 @@
 //! Contract §6, *Answers*: what of a backend's answer reaches the API server, and what is never passed on.
 
-use crate::admission::{bytes, review, with};
-use crate::suite::{MUTATE, Suite, VALIDATE, undecided};
 use sallyport_proto::v1alpha1::{Cause, MutateResponse, Status};
 use sallyport_testkit::verdict::{Decision, Refusal, Verdict};
 use serde_json::{Value, json};
+
+use crate::admission::{bytes, review, with};
+use crate::suite::{MUTATE, Suite, VALIDATE, undecided};
 
 pub fn allowed() -> MutateResponse {
     MutateResponse { allowed: true, ..MutateResponse::default() }

@@ -1,17 +1,18 @@
 //! Backends that say what a test wants, over real gRPC and mutual TLS.
 
-use parking_lot::Mutex;
-use sallyport_net::{AcceptLimits, Credentials, Shutdown, grpc_incoming};
-use sallyport_proto::MESSAGE_OVERHEAD;
-use sallyport_proto::v1alpha1::mutator_server::{Mutator, MutatorServer};
-use sallyport_proto::v1alpha1::validator_server::{Validator, ValidatorServer};
-use sallyport_proto::v1alpha1::{MutateResponse, ReviewRequest, ValidateResponse};
 use std::future::Future;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
+
+use parking_lot::Mutex;
+use sallyport_net::{AcceptLimits, Credentials, Shutdown, grpc_incoming};
+use sallyport_proto::MESSAGE_OVERHEAD;
+use sallyport_proto::v1alpha1::mutator_server::{Mutator, MutatorServer};
+use sallyport_proto::v1alpha1::validator_server::{Validator, ValidatorServer};
+use sallyport_proto::v1alpha1::{MutateResponse, ReviewRequest, ValidateResponse};
 use tokio::net::TcpListener;
 use tonic::metadata::MetadataMap;
 use tonic::{Request, Response, Status};

@@ -1,12 +1,14 @@
 //! How large a body may be, and in which pieces it may come (C-06, G-01).
 
+use std::time::Duration;
+
+use sallyport_proto::v1alpha1::MutateResponse;
+use sallyport_testkit::verdict::Decision;
+
 use crate::admission::{bytes, review, sized};
 use crate::answers::allowed;
 use crate::client::head;
 use crate::suite::{MUTATE, Suite, VALIDATE, judge, undecided};
-use sallyport_proto::v1alpha1::MutateResponse;
-use sallyport_testkit::verdict::Decision;
-use std::time::Duration;
 
 const LIMIT: usize = 8 << 20;
 

@@ -1,11 +1,12 @@
 //! An HTTP/1.1 client that sends exactly what it is given.
 
-use rustls::pki_types::ServerName;
-use rustls::{ClientConfig, RootCertStore};
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
+
+use rustls::pki_types::ServerName;
+use rustls::{ClientConfig, RootCertStore};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;

@@ -1,8 +1,9 @@
 //! Many reviews on one connection, many connections, and connections that go away (C-04).
 
-use crate::admission::{UID, bytes, review, with};
-use crate::client::head;
-use crate::suite::{MUTATE, NAME, Suite, VALIDATE, judge, undecided};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
+
 use bytes::Bytes;
 use http_body_util::{BodyExt, Full};
 use hyper::client::conn::http2;
@@ -11,10 +12,11 @@ use parking_lot::Mutex;
 use sallyport_testkit::eventually;
 use sallyport_testkit::verdict::{Door, check};
 use serde_json::json;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::time::Duration;
 use tokio::task::JoinSet;
+
+use crate::admission::{UID, bytes, review, with};
+use crate::client::head;
+use crate::suite::{MUTATE, NAME, Suite, VALIDATE, judge, undecided};
 
 #[tokio::test]
 async fn reviews_on_one_connection_keep_their_uids_c04_c22() {

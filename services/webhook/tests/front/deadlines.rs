@@ -1,10 +1,12 @@
 //! The API server's `?timeout=` on its way to the backend, and what happens when it is over (C-60 to C-63, G-02).
 
+use std::time::{Duration, Instant};
+
+use tonic::Status;
+
 use crate::admission::{bytes, review};
 use crate::answers::allowed;
 use crate::suite::{MUTATE, Suite, VALIDATE, judge, undecided};
-use std::time::{Duration, Instant};
-use tonic::Status;
 
 #[tokio::test]
 async fn the_backend_is_given_what_is_left_less_a_margin_c60_c61_g02() {

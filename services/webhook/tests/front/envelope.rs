@@ -1,10 +1,11 @@
 //! Contract §6, *Envelope*: what is no review is a 400 that says why, and no backend hears of it.
 
+use sallyport_testkit::verdict::Decision;
+use serde_json::{Value, json};
+
 use crate::admission::{UID, bytes, review, with, with_object_text};
 use crate::client::head;
 use crate::suite::{MUTATE, Suite, VALIDATE, judge, undecided};
-use sallyport_testkit::verdict::Decision;
-use serde_json::{Value, json};
 
 /// A review with a top-level field set, or taken away.
 fn envelope(field: &str, value: Option<Value>) -> Vec<u8> {

@@ -1,13 +1,15 @@
 //! A backend that could not decide is a failed call, never a decision (G-03, C-08, C-09).
 
-use crate::admission::{bytes, review};
-use crate::answers::allowed;
-use crate::suite::{MUTATE, Suite, VALIDATE, judge, undecided};
-use sallyport_testkit::verdict::Decision;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
+
+use sallyport_testkit::verdict::Decision;
 use tonic::{Code, Status};
+
+use crate::admission::{bytes, review};
+use crate::answers::allowed;
+use crate::suite::{MUTATE, Suite, VALIDATE, judge, undecided};
 
 #[tokio::test]
 async fn a_backends_status_is_mapped_g03() {

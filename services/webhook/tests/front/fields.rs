@@ -1,11 +1,12 @@
 //! What of a review reaches the backend: everything that C-12 lists, in one neutral model (G-05).
 
-use crate::admission::{UID, bytes, pod, review, with};
-use crate::suite::{Suite, VALIDATE, judge};
 use sallyport_proto::v1alpha1::{
     ExtraValue, FailurePolicy, GroupVersionKind, GroupVersionResource, Operation, ReviewRequest, UserInfo,
 };
 use serde_json::{Value, json};
+
+use crate::admission::{UID, bytes, pod, review, with};
+use crate::suite::{Suite, VALIDATE, judge};
 
 async fn seen(suite: &Suite, path: &str, review: &Value) -> ReviewRequest {
     suite.review(path, review).await;

@@ -1,13 +1,15 @@
 //! More than the front can hold is asked to come again, at once (C-09).
 
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use sallyport_testkit::eventually;
+use tokio::sync::Semaphore;
+
 use crate::admission::{bytes, review, sized};
 use crate::answers::allowed;
 use crate::client::head;
 use crate::suite::{MUTATE, Suite, VALIDATE, judge, undecided};
-use sallyport_testkit::eventually;
-use std::sync::Arc;
-use std::time::{Duration, Instant};
-use tokio::sync::Semaphore;
 
 /// Holds every call of the mutator until permits are given.
 fn held(suite: &Suite) -> Arc<Semaphore> {

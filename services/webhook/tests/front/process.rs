@@ -1,13 +1,15 @@
 //! The front as a process: trace context passes through it (G-09), and SIGTERM drains it.
 
+use std::time::Duration;
+
+use rustls::RootCertStore;
+use sallyport_testkit::ports::free_ports;
+use sallyport_testkit::{Process, Program};
+
 use crate::admission::{UID, bytes, review};
 use crate::backend::Backend;
 use crate::client::{Client, connect, tls};
 use crate::suite::{MUTATE, NAME, certificates, judge};
-use rustls::RootCertStore;
-use sallyport_testkit::ports::free_ports;
-use sallyport_testkit::{Process, Program};
-use std::time::Duration;
 
 const TRACE: &str = "0af7651916cd43dd8448eb211c80319c";
 

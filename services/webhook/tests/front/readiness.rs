@@ -1,13 +1,14 @@
 //! Ready once every backend was reached, and from then on; alive in any case (G-06).
 
-use crate::admission::{bytes, review};
-use crate::client::PATIENCE;
-use crate::suite::{MUTATE, Suite, VALIDATE, arguments, certificates, judge, undecided};
 use prometheus::Registry;
 use sallyport_net::Shutdown;
 use sallyport_telemetry::{Admin, Readiness};
 use sallyport_testkit::{Unreachable, eventually, probe};
 use sallyport_webhook::Front;
+
+use crate::admission::{bytes, review};
+use crate::client::PATIENCE;
+use crate::suite::{MUTATE, Suite, VALIDATE, arguments, certificates, judge, undecided};
 
 #[tokio::test]
 async fn not_ready_before_every_backend_was_reached_and_ready_ever_after_g06() {

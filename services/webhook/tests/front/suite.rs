@@ -1,8 +1,9 @@
 //! A front with its backends, made anew for each test.
 
-use crate::admission::bytes;
-use crate::backend::Backend;
-use crate::client::{Answer, Client, connect, tls};
+use std::net::SocketAddr;
+use std::path::Path;
+use std::time::{Duration, SystemTime};
+
 use prometheus::{Encoder, Registry, TextEncoder};
 use rustls::RootCertStore;
 use sallyport_net::Shutdown;
@@ -13,10 +14,11 @@ use sallyport_testkit::eventually;
 use sallyport_testkit::verdict::{self, Door, Verdict};
 use sallyport_webhook::{Args, Front};
 use serde_json::Value;
-use std::net::SocketAddr;
-use std::path::Path;
-use std::time::{Duration, SystemTime};
 use tempfile::TempDir;
+
+use crate::admission::bytes;
+use crate::backend::Backend;
+use crate::client::{Answer, Client, connect, tls};
 
 pub const MUTATE: &str = "/mutate/fail";
 pub const VALIDATE: &str = "/validate/fail";
