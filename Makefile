@@ -47,6 +47,7 @@ schema: tools ## Write the policy engine's table of Kubernetes' types anew, from
 lint: ## Formatting, clippy, the direction of dependencies, scripts, licences
 	cargo fmt --all --check
 	cargo clippy --locked --workspace --all-targets -- -D warnings
+	RUSTDOCFLAGS="-D warnings" cargo doc --locked --quiet --workspace --no-deps
 	tests/dependencies
 	cargo run --quiet --locked -p sallyport-layers
 	tests/contract

@@ -2,6 +2,7 @@
 //! go no further, and a suite that is down keeps nothing down that it needs.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+#![allow(clippy::too_many_lines)] // a table or a scenario is read from top to bottom
 
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -172,7 +173,7 @@ async fn every_switch_is_accepted_by_the_api_server_and_meets_restricted() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_cert_rotator_may_do_its_work_and_nothing_else_c_106() {
+async fn the_cert_rotator_may_do_its_work_and_nothing_else_c106() {
     let (helm, plane) = (Helm::find().await, control_plane().await);
     let rendered = helm.template(&values("mutator-off")).await;
     let described = registration(&plane, &rendered).await;
@@ -226,7 +227,7 @@ async fn the_cert_rotator_may_do_its_work_and_nothing_else_c_106() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn injection_may_read_and_change_what_is_named_and_nothing_else_c_106() {
+async fn injection_may_read_and_change_what_is_named_and_nothing_else_c106() {
     let (helm, plane) = (Helm::find().await, control_plane().await);
     define_monitoring(&plane).await;
     let may = async |verb: &str, what: &str, namespace: &str| {
@@ -294,7 +295,7 @@ async fn injection_may_read_and_change_what_is_named_and_nothing_else_c_106() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_suite_that_is_down_keeps_down_nothing_that_it_needs_c_100_c_101() {
+async fn a_suite_that_is_down_keeps_down_nothing_that_it_needs_c100_c101() {
     let (helm, plane) = (Helm::find().await, control_plane().await);
     let rendered = helm.template(&values("widened-rules")).await;
     let described = registration(&plane, &rendered).await;

@@ -10,7 +10,7 @@ const NAME: &str = "sallyport";
 
 /// each side is promoted by its own half of the proof.
 #[tokio::test(flavor = "multi_thread")]
-async fn each_side_is_promoted_once_it_has_answered_through_the_api_server_r_07() {
+async fn each_side_is_promoted_once_it_has_answered_through_the_api_server_r07() {
     sallyport_tests::install_tls_provider();
     let plane = ControlPlane::start().await.unwrap();
     plane.kubectl(&["create", "namespace", NAMESPACE], None).await.unwrap().ok().unwrap();

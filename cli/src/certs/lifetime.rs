@@ -51,7 +51,7 @@ mod tests {
     use super::parse_lifetime;
 
     #[test]
-    fn lives_have_a_unit_and_bounds_sys_7() {
+    fn lives_have_a_unit_and_bounds_sys7() {
         for (text, seconds) in [("60s", 60), ("30m", 1800), ("24h", 86_400), ("90d", 7_776_000)] {
             assert_eq!(parse_lifetime(text), Ok(Duration::from_secs(seconds)), "{text}");
         }

@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn each_phase_is_told_from_the_secrets_r_04() {
+    fn each_phase_is_told_from_the_secrets_r04() {
         let now = SystemTime::now();
         let (old, new) = (authority(now), authority(now));
         let next = new.key_pair();

@@ -460,7 +460,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rotation_under_way_is_no_fault_and_each_issuer_has_its_standing_r_04() {
+    fn a_rotation_under_way_is_no_fault_and_each_issuer_has_its_standing_r04() {
         let now = today();
         let (former, office, next, foreign) =
             (authority(now), authority(now), authority(now), authority(now));

@@ -57,7 +57,10 @@ impl Process {
     pub(crate) fn loaded(&self, inventory: &Inventory) -> Loaded {
         let Ok(page) = &self.page else { return Loaded::Unknown };
         let Some(holding) = inventory.member(self.member) else { return Loaded::Incomparable };
-        if holding.certificate().is_none_or(|certificate| certificate.serial() != page.serial) {
+        if holding
+            .certificate()
+            .is_none_or(|certificate| certificate.serial() != page.serial.trim_start_matches('0'))
+        {
             Loaded::OtherCertificate
         } else if holding.bundle.fingerprint() != page.bundle_sha256 {
             Loaded::OtherBundle

@@ -414,7 +414,7 @@ mod tests {
     }
 
     #[test]
-    fn ca_bundles_that_do_not_fit_what_is_served_are_told_apart_sys_4() {
+    fn ca_bundles_that_do_not_fit_what_is_served_are_told_apart_sys4() {
         let (_, good) = healthy();
         let now = good.now;
         let other = bundle([&authority(now)]).to_ca_bundle();
@@ -473,7 +473,7 @@ mod tests {
     }
 
     #[test]
-    fn a_service_that_leads_nowhere_is_a_failure_for_ours_and_a_warning_for_others_sys_4() {
+    fn a_service_that_leads_nowhere_is_a_failure_for_ours_and_a_warning_for_others_sys4() {
         let change = |change: &dyn Fn(&mut super::super::snapshot::Service)| {
             let make = |mut snapshot: Snapshot| {
                 for service in snapshot.services.values_mut() {

@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn dangers_are_failures_for_ours_and_warnings_for_others_c_100() {
+    fn dangers_are_failures_for_ours_and_warnings_for_others_c100() {
         let rows: [(Change, &str); 8] = [
             (Box::new(|e| e["namespaceSelector"] = excluding(&["kube-system"])), "its own namespace"),
             (
@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn what_costs_but_does_not_lock_is_a_warning_c_107() {
+    fn what_costs_but_does_not_lock_is_a_warning_c107() {
         for (snapshot, words) in [
             (own(|e| e["timeoutSeconds"] = json!(30)), "everybody waits 30 s"),
             (own(|e| e["rules"] = rules(&[""], &["events"], "*")), "it intercepts events"),
@@ -275,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn mirror_pods_are_kept_out_by_ours_c_100() {
+    fn mirror_pods_are_kept_out_by_ours_c100() {
         let snapshot = own(|e| e["matchConditions"] = json!([]));
         assert_found(&ours(&snapshot), Verdict::Failure, "it intercepts mirror pods");
         let theirs = healthy_and(foreign(|e| e["matchConditions"] = json!([])));
@@ -308,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn critical_workloads_that_are_intercepted_are_named_c_101() {
+    fn critical_workloads_that_are_intercepted_are_named_c101() {
         let workload = |namespace: &str, network: bool| {
             json!({"kind": "DaemonSet", "metadata": {"name": "d", "namespace": namespace},
                    "labels": {"app": "d"}, "isNetwork": network})

@@ -205,7 +205,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn critical_is_what_the_cluster_cannot_do_without_c_101() {
+    fn critical_is_what_the_cluster_cannot_do_without_c101() {
         let object = |namespace: &str, class: &str, path: &str| {
             json!({"metadata": {"name": "w", "namespace": namespace, "managedFields": []}, "spec": {"template": {
                 "metadata": {"labels": {"a": "b"}},

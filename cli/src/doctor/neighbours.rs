@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_release_left_behind_is_found_with_the_command_that_frees_the_cluster_c_104() {
+    fn what_a_release_left_behind_is_found_with_the_command_that_frees_the_cluster_c104() {
         let with = |change: fn(&mut Value)| {
             let mut left = other(&["guard", "sallyport"]);
             change(&mut left);

@@ -50,7 +50,7 @@ fn decode(bundle: &str) -> Vec<u8> {
 }
 
 #[test]
-fn a_service_gets_files_modes_names_lives_and_its_ca_bundle_sys_7() {
+fn a_service_gets_files_modes_names_lives_and_its_ca_bundle_sys7() {
     let directory = TempDir::new().unwrap();
     let out = directory.path().join("new/out");
     let output = out.to_str().unwrap();
@@ -109,7 +109,7 @@ fn a_service_gets_files_modes_names_lives_and_its_ca_bundle_sys_7() {
 }
 
 #[test]
-fn empty_names_and_those_outside_dns_1123_are_refused_and_nothing_is_written_sys_7() {
+fn empty_names_and_those_outside_dns_1123_are_refused_and_nothing_is_written_sys7() {
     let directory = TempDir::new().unwrap();
     let long = "a".repeat(64);
     let rows: [(&[&str], &str); 9] = [

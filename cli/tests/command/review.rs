@@ -46,7 +46,7 @@ fn admission(uid: &str, object: &Value) -> Value {
 }
 
 #[test]
-fn recipes_change_pods_as_their_fixtures_say_sys_1_sys_2() {
+fn recipes_change_pods_as_their_fixtures_say_sys1_sys2() {
     for (recipe, name) in
         [("sidecar-nginx", "sleep"), ("hello-file", "busybox-1"), ("hello-file", "many-containers")]
     {
@@ -75,7 +75,7 @@ fn recipes_change_pods_as_their_fixtures_say_sys_1_sys_2() {
 }
 
 #[test]
-fn a_denial_is_shown_with_its_code_message_and_fields_and_ends_with_3_sys_8() {
+fn a_denial_is_shown_with_its_code_message_and_fields_and_ends_with_3_sys8() {
     let denied = fixture("deny-env/fixtures/denied/nginx-with-env.yaml");
     let denied = denied.to_str().unwrap();
     let text = review("deny-env", [denied]).ended(3).stdout;

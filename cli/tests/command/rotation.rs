@@ -88,7 +88,7 @@ fn a_freeze_comes_and_goes_and_a_request_is_an_annotation() {
 }
 
 #[test]
-fn a_rotation_that_is_asked_for_is_followed_to_its_end_r_04() {
+fn a_rotation_that_is_asked_for_is_followed_to_its_end_r04() {
     let cluster = Cluster::start();
     let kubeconfig = cluster.kubeconfig().to_str().unwrap().to_owned();
     let flags =

@@ -16,7 +16,7 @@ pub const TOTAL: usize = 4096;
 /// Room kept for the line that says how many were left out.
 const NOTE: usize = 64;
 
-/// Cleans the warnings of a review: each a [`line`], none empty, none twice, and all together within the total.
+/// Cleans the warnings of a review: each a [`line()`], none empty, none twice, and all together within the total.
 /// A last line counts what had to be left out.
 pub fn clean<S: AsRef<str>>(warnings: impl IntoIterator<Item = S>) -> Vec<String> {
     let mut kept: Vec<String> = Vec::new();

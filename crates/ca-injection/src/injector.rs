@@ -427,7 +427,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn whoever_makes_us_write_is_written_after_ever_more_slowly_r_05() {
+    fn whoever_makes_us_write_is_written_after_ever_more_slowly_r05() {
         let start = Instant::now();
         for bundles in [1, 2, REMEMBERED] {
             let (mut patience, mut now, mut writes) = (Patience::default(), start, 0);

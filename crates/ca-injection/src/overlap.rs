@@ -78,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn former_authorities_stay_as_long_as_the_overlap_r_04() {
+    fn former_authorities_stay_as_long_as_the_overlap_r04() {
         let now = SystemTime::UNIX_EPOCH + Duration::from_hours(500_000);
         let [a, b, c] = [20, 20, 20].map(|hours| certificate(now - 8 * HOUR, hours * HOUR));
         let expired = certificate(now - 8 * HOUR, HOUR);

@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_checked_r_13() {
+    fn names_are_checked_r13() {
         for (text, wanted) in [
             ("a/b", true),
             ("a/b.c", true),

@@ -111,7 +111,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_target_is_a_kind_and_a_name_r_13() {
+    fn a_target_is_a_kind_and_a_name_r13() {
         for (text, wanted) in [
             ("crd/a.b.c", Some("crd/a.b.c")),
             ("crds/a.b.c", Some("crd/a.b.c")),

@@ -64,7 +64,7 @@ pub struct Decision {
 pub trait Authorizer: Send + Sync {
     /// The answer to a question. Never panics; what goes wrong is part of the answer.
     ///
-    /// `None` while there is no answer yet: the evaluation ends with [`EvalError::Undecided`], which nothing in
+    /// `None` while there is no answer yet: the evaluation ends with [`crate::EvalError::Undecided`], which nothing in
     /// an expression absorbs. Whoever has the question answered then evaluates again.
     fn check(&self, attributes: &Attributes<'_>) -> Option<Decision>;
 }

@@ -481,7 +481,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_or_wrong_is_named_r_13_sys_3() {
+    fn what_is_missing_or_wrong_is_named_r13_sys3() {
         let create = ["create", "--service", "hook", "--namespace", "prod", "--secret", "hook-tls"];
         let patch = ["patch", "--namespace", "prod", "--secret", "hook-tls"];
         for (command, without, wanted) in [
@@ -536,7 +536,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_service_name_is_no_obstacle_sys_3() {
+    fn a_long_service_name_is_no_obstacle_sys3() {
         let long = "s".repeat(63);
         assert_eq!(refusal(&["create", "--service", &long, "--namespace", "prod", "--secret", "x"]), None);
     }

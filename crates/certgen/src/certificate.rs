@@ -269,7 +269,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_served_stays_trusted_however_often_a_renewal_fails_r_04() {
+    fn what_is_served_stays_trusted_however_often_a_renewal_fails_r04() {
         let (now, life) = (SystemTime::now(), Duration::from_hours(1));
         let service = ServiceName::new("hook", "prod", "cluster.local").unwrap();
         let authority = || Authority::generate(Algorithm::EcdsaP256, now, life).unwrap();

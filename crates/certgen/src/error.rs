@@ -160,7 +160,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_time_may_mend_is_told_from_what_it_will_not_r_13() {
+    fn what_time_may_mend_is_told_from_what_it_will_not_r13() {
         let refused = |code, reason: &str| {
             let source = Box::new(Status::failure("no", reason).with_code(code));
             JobError::Access(AccessError::Refused {

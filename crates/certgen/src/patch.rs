@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_differs_is_patched_in_all_entries_r_05_sys_9() {
+    fn only_what_differs_is_patched_in_all_entries_r05_sys9() {
         type Row<'a> = (Kind, &'a Value, Option<FailurePolicy>, Result<Vec<&'a str>, &'a str>);
         let webhooks = json!({"webhooks": [
             {"name": "a", "clientConfig": {}, "failurePolicy": "Ignore"},

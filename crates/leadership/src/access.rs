@@ -99,7 +99,7 @@ impl AccessError {
     }
 }
 
-/// Awaits a call to the API server, at most [`CALL_TIMEOUT`].
+/// Awaits a call to the API server, at most 10 s.
 pub async fn call<T>(
     verb: Verb,
     resource: &'static str,
@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_missing_right_is_named_r_13() {
+    async fn a_missing_right_is_named_r13() {
         let refused = async { Err::<(), _>(status(403, "Forbidden")) };
         let error = call(Verb::Create, "secrets", "sallyport-ca", refused).await.unwrap_err();
         assert_eq!(
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn conflicts_are_told_from_failures_r_01() {
+    async fn conflicts_are_told_from_failures_r01() {
         for (code, reason, overtaken) in
             [(409, "Conflict", true), (409, "AlreadyExists", true), (404, "NotFound", true), (500, "", false)]
         {
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_call_without_an_answer_is_given_up_r_13() {
+    async fn a_call_without_an_answer_is_given_up_r13() {
         let error = call(Verb::Get, "secrets", "x", std::future::pending::<kube::Result<()>>()).await;
         assert!(error.unwrap_err().to_string().starts_with("giving up on get secrets"), "bounded");
     }

@@ -36,7 +36,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_fighting_writer_meets_ever_longer_waits_r_05() {
+    fn a_fighting_writer_meets_ever_longer_waits_r05() {
         let start = Instant::now();
         let mut now = start;
         let mut backoff = Backoff::default();

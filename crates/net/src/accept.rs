@@ -13,9 +13,6 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 /// Pause after a failed accept, mostly for want of file descriptors: time for others to close theirs.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// `EAFNOSUPPORT` of Linux, which the standard library has no kind for.
-const ADDRESS_FAMILY_NOT_SUPPORTED: i32 = 97;
-
 /// Binds an address. `[::]` takes IPv4 connections too; where the host has no IPv6, `0.0.0.0` is bound instead.
 ///
 /// # Errors
@@ -29,12 +26,9 @@ pub async fn bind(address: SocketAddr) -> io::Result<TcpListener> {
     }
 }
 
-/// Returns whether `[::]` was refused because the host has no IPv6, as told by the socket or by the address.
+/// Returns whether `[::]` was refused for another reason than its port: hosts without IPv6 say so in many ways.
 fn falls_back(address: SocketAddr, error: &io::Error) -> bool {
-    address.is_ipv6()
-        && address.ip().is_unspecified()
-        && (matches!(error.kind(), io::ErrorKind::AddrNotAvailable | io::ErrorKind::Unsupported)
-            || error.raw_os_error() == Some(ADDRESS_FAMILY_NOT_SUPPORTED))
+    address.is_ipv6() && address.ip().is_unspecified() && error.kind() != io::ErrorKind::AddrInUse
 }
 
 /// One of a listener's connections: counts against its limit until it is dropped.
@@ -97,7 +91,8 @@ where
                 tokio::spawn(serve(stream, place));
             }
             Err(error) => {
-                tracing::warn!(%error, address = ?listener.local_addr().ok(), "failed to accept a connection");
+                let address = listener.local_addr().map(|address| address.to_string()).unwrap_or_default();
+                tracing::warn!(%error, address, "failed to accept a connection");
                 tokio::time::sleep(PAUSE).await;
             }
         }
@@ -113,18 +108,18 @@ mod tests {
     use tokio::net::TcpStream;
     use tokio::sync::mpsc;
 
-    use super::{ADDRESS_FAMILY_NOT_SUPPORTED, accept, bind, falls_back};
+    use super::{accept, bind, falls_back};
 
     #[test]
     fn only_any_address_of_a_host_without_ipv6_falls_back() {
         let (any, one, four): (SocketAddr, SocketAddr, SocketAddr) =
             ("[::]:1".parse().unwrap(), "[::1]:1".parse().unwrap(), "0.0.0.0:1".parse().unwrap());
         for (address, error, expected) in [
-            (any, Error::from_raw_os_error(ADDRESS_FAMILY_NOT_SUPPORTED), true),
+            (any, Error::from_raw_os_error(97), true), // EAFNOSUPPORT
             (any, ErrorKind::AddrNotAvailable.into(), true),
             (any, ErrorKind::Unsupported.into(), true),
             (any, ErrorKind::AddrInUse.into(), false),
-            (any, ErrorKind::PermissionDenied.into(), false),
+            (any, ErrorKind::PermissionDenied.into(), true), // a sandbox without IPv6
             (one, ErrorKind::AddrNotAvailable.into(), false),
             (four, ErrorKind::AddrNotAvailable.into(), false),
         ] {

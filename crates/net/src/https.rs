@@ -24,6 +24,7 @@ use tower::Service;
 
 use crate::accept::accept;
 use crate::guard::{Guard, Patience, Phase};
+use crate::linger::Linger;
 use crate::listener::{AcceptLimits, Connection, Handshakes, OpenConnections};
 use crate::shutdown::Shutdown;
 
@@ -122,7 +123,9 @@ where
     B::Error: Into<Box<dyn Error + Send + Sync>>,
 {
     let age = options.age.mul_f64(0.9 + 0.2 * fastrand::f64());
-    let ended = if connection.protocol() == Some(b"h2") {
+    let is_h2 = connection.protocol() == Some(b"h2");
+    let connection = Linger::new(connection);
+    let ended = if is_h2 {
         let service = hyper_util::service::TowerToHyperService::new(service);
         let mut builder = hyper::server::conn::http2::Builder::new(TokioExecutor::new());
         builder

@@ -23,6 +23,7 @@ mod coalesce;
 pub mod credentials;
 mod guard;
 pub mod https;
+mod linger;
 pub mod listener;
 pub mod shutdown;
 mod trust;

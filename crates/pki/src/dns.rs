@@ -176,7 +176,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn labels_follow_dns_1123_sys_7() {
+    fn labels_follow_dns_1123_sys7() {
         let long = "a".repeat(64);
         let rows: [(&str, bool); 12] = [
             ("a", true),
@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn a_service_has_four_names_r_02() {
+    fn a_service_has_four_names_r02() {
         let name = ServiceName::new("front", "prod", "k8s.example").unwrap();
         assert_eq!(
             name.dns_names(),

@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn unknown_files_are_kept_r_01() {
+    fn unknown_files_are_kept_r01() {
         let dir = tempfile::tempdir().unwrap();
         fs::write(dir.path().join("notes.txt"), "mine").unwrap();
         write(dir.path(), &stored(&[("tls.crt", "1"), ("extra", "e")])).unwrap();
@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_are_the_owners_alone_r_09() {
+    fn keys_are_the_owners_alone_r09() {
         let dir = tempfile::tempdir().unwrap();
         write(dir.path(), &stored(&[("tls.crt", "1"), ("tls.key", "1")])).unwrap();
         write_file(&dir.path().join("ca.key"), b"k").unwrap();

@@ -40,7 +40,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn debug_hides_the_key_r_09() {
+    fn debug_hides_the_key_r09() {
         let pair = KeyPair { certificate_pem: "public".into(), key_pem: "very private".into() };
         let text = format!("{pair:?} {pair:#?}");
         assert!(text.contains("public") && !text.contains("very private"), "{text}");

@@ -86,7 +86,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_long_service_name_has_no_common_name_sys_3() {
+    fn a_long_service_name_has_no_common_name_sys3() {
         let service = ServiceName::new(&"s".repeat(60), "namespace", "cluster.local").unwrap();
         assert_eq!(LeafRequest::for_service(&service).common_name(), None);
         let service = ServiceName::new("s", "n", "cluster.local").unwrap();

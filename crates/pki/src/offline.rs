@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn sys_7_files_modes_names_and_bundle() {
+    fn files_modes_names_and_bundle_sys7() {
         let dir = tempfile::tempdir().unwrap();
         let mut options = options(dir.path());
         options.extras = Extras {

@@ -55,7 +55,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn renewal_is_before_two_thirds_of_life_have_passed_r_03() {
+    fn renewal_is_before_two_thirds_of_life_have_passed_r03() {
         let end = UNIX_EPOCH + Duration::from_secs(900);
         for (jitter, seconds) in [(0.0, 600.0), (1.0, 540.0), (0.5, 570.0), (f64::NAN, 600.0), (7.0, 540.0)] {
             let due = two_thirds(UNIX_EPOCH, end, jitter).duration_since(UNIX_EPOCH).unwrap();

@@ -71,7 +71,7 @@ mod tests {
     use crate::{Authority, Bundle, KeyPair, Renewal, ServiceName, check};
 
     #[test]
-    fn what_a_signer_makes_of_it_is_a_good_leaf_sys_3() {
+    fn what_a_signer_makes_of_it_is_a_good_leaf_sys3() {
         let service = ServiceName::new("hook", "prod", "cluster.local").unwrap();
         let wanted = LeafRequest::for_service(&service);
         let subject = Subject {

@@ -91,7 +91,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn unknown_keys_survive_and_absent_ones_read_as_empty_r_01() {
+    fn unknown_keys_survive_and_absent_ones_read_as_empty_r01() {
         let mut stored = Stored(BTreeMap::from([("mine".to_owned(), b"kept".to_vec())]));
         let empty = Identity::from_stored(&stored);
         assert!(
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn debug_shows_keys_of_the_map_only_r_09() {
+    fn debug_shows_keys_of_the_map_only_r09() {
         let stored = Stored(BTreeMap::from([(PRIVATE_KEY.to_owned(), b"private text".to_vec())]));
         assert_eq!(format!("{stored:?}"), "{\"tls.key\"}");
     }

@@ -37,7 +37,7 @@ fn leaf(pair: &KeyPair) -> Certificate {
 }
 
 #[test]
-fn what_is_issued_passes_r_02() {
+fn what_is_issued_passes_r02() {
     for algorithm in [Algorithm::EcdsaP256, Algorithm::Rsa2048] {
         let authority = Authority::generate(algorithm, now(), AUTHORITY_LIFE).unwrap();
         let wanted = service("hook").with_extras(&Extras::loopback()).unwrap().with_client_auth();
@@ -66,7 +66,7 @@ fn an_authority_read_back_issues_what_verifies_against_the_first() {
 }
 
 #[test]
-fn each_defect_is_told_apart_r_03() {
+fn each_defect_is_told_apart_r03() {
     let authority = authority();
     let other = self::authority();
     let trust = bundle(&[&authority]);
@@ -108,7 +108,7 @@ fn each_defect_is_told_apart_r_03() {
 }
 
 #[test]
-fn an_authoritys_defects_r_03() {
+fn an_authoritys_defects_r03() {
     let authority = authority();
     let pair = authority.key_pair();
     let leaf = authority.issue(&service("hook"), now(), LEAF_LIFE).unwrap();
@@ -122,7 +122,7 @@ fn an_authoritys_defects_r_03() {
 }
 
 #[test]
-fn the_backdate_is_not_counted_as_life_r_03() {
+fn the_backdate_is_not_counted_as_life_r03() {
     let authority = authority();
     let wanted = service("hook");
     let pair = authority.issue(&wanted, now(), Duration::from_secs(20)).unwrap();
@@ -135,7 +135,7 @@ fn the_backdate_is_not_counted_as_life_r_03() {
 }
 
 #[test]
-fn look_ahead_can_be_given_as_a_duration_r_03() {
+fn look_ahead_can_be_given_as_a_duration_r03() {
     let authority = authority();
     let wanted = service("hook");
     let pair = authority.issue(&wanted, now(), LEAF_LIFE).unwrap();
@@ -181,7 +181,7 @@ fn an_expired_authority_verifies_nothing_as_in_go() {
 }
 
 #[test]
-fn authorities_of_one_subject_are_told_apart_r_02() {
+fn authorities_of_one_subject_are_told_apart_r02() {
     let (old, new) = (authority(), authority());
     assert_eq!(old.certificate().subject(), new.certificate().subject());
     assert_ne!(old.certificate().subject_key_id(), new.certificate().subject_key_id());
@@ -195,7 +195,7 @@ fn authorities_of_one_subject_are_told_apart_r_02() {
 }
 
 #[test]
-fn serials_are_positive_random_and_of_128_bits_r_02() {
+fn serials_are_positive_random_and_of_128_bits_r02() {
     let authority = authority();
     let wanted = service("hook");
     let mut seen = HashSet::from([authority.certificate().serial()]);
@@ -232,7 +232,7 @@ fn lifetimes_that_no_certificate_can_have_are_errors() {
 }
 
 #[test]
-fn no_debug_form_shows_a_key_r_09() {
+fn no_debug_form_shows_a_key_r09() {
     let authority = authority();
     let pair = authority.issue(&service("hook"), now(), LEAF_LIFE).unwrap();
     let text = format!("{authority:?} {pair:?} {:?}", authority.key_pair());

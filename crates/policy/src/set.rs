@@ -5,6 +5,7 @@ pub(crate) mod binding;
 pub(crate) mod objects;
 
 use std::collections::{HashMap, HashSet};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use sallyport_api::{FailurePolicy, MatchConstraints, OperationType};
@@ -278,6 +279,10 @@ fn build<D: Definition>(
     schemas: &Schemas,
 ) -> Result<Arc<Compiled<D>>, DefinitionError> {
     let matcher = matcher.clone()?;
-    let policy = D::compile(&spec, &matcher, schemas)?;
+    // A panic in what compiles constants of others costs this policy alone, not the set or the process.
+    let policy =
+        catch_unwind(AssertUnwindSafe(|| D::compile(&spec, &matcher, schemas))).unwrap_or_else(|_| {
+            Err(DefinitionError::field("spec", "the compiler failed on it; please report this"))
+        })?;
     Ok(Arc::new(Compiled { spec, matcher, policy }))
 }

@@ -271,7 +271,7 @@ webhooks: []
     }
 
     #[test]
-    fn every_entry_gets_the_bundle_r_05() {
+    fn every_entry_gets_the_bundle_r05() {
         let description = Description::parse(GOOD, "prod").unwrap();
         let object = description.configurations[0].complete(&Bundle::empty(), &[json!({"uid": "u"})]);
         for entry in object["webhooks"].as_array().unwrap() {
@@ -281,7 +281,7 @@ webhooks: []
     }
 
     #[test]
-    fn mistakes_are_named_r_13() {
+    fn mistakes_are_named_r13() {
         let entry = |client: &str| {
             format!(
                 "{{apiVersion: admissionregistration.k8s.io/v1, kind: MutatingWebhookConfiguration, \

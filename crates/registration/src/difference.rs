@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn defaults_order_and_fields_of_others_are_no_difference_r_05() {
+    fn defaults_order_and_fields_of_others_are_no_difference_r05() {
         assert_eq!(difference(&configuration("1"), &live("1"), "m"), Difference::None);
     }
 

@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn fail_is_held_until_it_is_in_force_by_our_own_doing_r_07() {
+    fn fail_is_held_until_it_is_in_force_by_our_own_doing_r07() {
         let others = Some("kubectl-edit");
         let rows = [
             ("it does not exist", "x", json!("Fail"), None, "Ignore"),
@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn only_our_own_refusal_of_this_probe_counts_r_07() {
+    fn only_our_own_refusal_of_this_probe_counts_r07() {
         let ours = "admission webhook \"probe.validate.sallyport.dev\" denied the request: ";
         let rows = [
             (format!("{ours}probe 1f is refused and was marked (policy sallyport-probe)"), Some(true)),
@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_was_proven_is_promoted_r_07() {
+    fn only_what_was_proven_is_promoted_r07() {
         let entries = |mutate, validate| Entries { mutate, validate };
         let both = entries(true, true);
         let outcome = |is_refused, is_marked| Outcome { is_refused, is_marked };

@@ -466,4 +466,5 @@ fn shown(warnings: &[String]) -> Vec<String> {
 }
 
 #[cfg(test)]
+#[allow(clippy::too_many_lines)] // a table is read from top to bottom
 mod tests;

@@ -458,7 +458,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn wrong_flags_are_named_r_13() {
+    async fn wrong_flags_are_named_r13() {
         let many = ["crd/a.b"; MAX_INJECTED + 1].join(",");
         let rows: [(&[&str], &str); 13] = [
             (&["--leaf-life", "9s"], "--leaf-life"),

@@ -22,7 +22,7 @@ fn is_good(root: &Path, member: Member) -> bool {
 }
 
 #[tokio::test]
-async fn certificates_are_made_mended_and_renewed_r_01_r_03() {
+async fn certificates_are_made_mended_and_renewed_r01_r03() {
     let dir = tempfile::tempdir().unwrap();
     let flags = [
         "sallyport-cert-rotator",

@@ -75,7 +75,7 @@ async fn mended(release: &Release, name: &str, broken: Option<String>) {
 
 /// where a rotation stands is in the cluster alone.
 #[tokio::test(flavor = "multi_thread")]
-async fn the_rotator_is_killed_before_and_after_every_write_and_the_next_one_goes_on_r_04() {
+async fn the_rotator_is_killed_before_and_after_every_write_and_the_next_one_goes_on_r04() {
     let plane = plane().await;
     let mut gateway = Gateway::start(plane).await.unwrap();
     let settings = Settings::new("killed");
@@ -112,7 +112,7 @@ async fn the_rotator_is_killed_before_and_after_every_write_and_the_next_one_goe
 
 /// nothing is served yet.
 #[tokio::test(flavor = "multi_thread")]
-async fn the_rotator_is_killed_before_and_after_every_write_of_an_installation_r_12() {
+async fn the_rotator_is_killed_before_and_after_every_write_of_an_installation_r12() {
     let plane = plane().await;
     for (side, word) in [(Side::Before, "before"), (Side::After, "after")] {
         let name = format!("killed-{word}");
@@ -139,7 +139,7 @@ async fn the_rotator_is_killed_before_and_after_every_write_of_an_installation_r
 
 /// either may die at any instant.
 #[tokio::test(flavor = "multi_thread")]
-async fn either_of_two_rotators_is_killed_at_any_instant_and_no_create_fails_r_12() {
+async fn either_of_two_rotators_is_killed_at_any_instant_and_no_create_fails_r12() {
     let mut settings = Settings::new("pair");
     let flags = ["--lease", "pair", "--lease-duration", "3s"];
     settings.rotators = vec![flags.map(str::to_owned).to_vec(); 2];

@@ -50,7 +50,7 @@ async fn bare_webhook(directory: &Path) -> (u16, sallyport_net::Shutdown) {
 
 /// good ones and others.
 #[tokio::test(flavor = "multi_thread")]
-async fn the_api_server_refuses_leaves_that_are_not_good_r_02() {
+async fn the_api_server_refuses_leaves_that_are_not_good_r02() {
     let client = release::client(plane().await.kubeconfig()).await.unwrap();
     let now = SystemTime::now();
     let authority = || Authority::generate(Algorithm::EcdsaP256, now - LEAF_LIFE, AUTHORITY_LIFE).unwrap();

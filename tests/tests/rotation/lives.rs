@@ -49,13 +49,13 @@ async fn short(name: &str, life: Duration, warm: Duration) {
 
 /// everything is renewed many times over.
 #[tokio::test(flavor = "multi_thread")]
-async fn certificates_that_live_for_seconds_are_renewed_for_a_minute_and_no_create_fails_r_03() {
+async fn certificates_that_live_for_seconds_are_renewed_for_a_minute_and_no_create_fails_r03() {
     short("short", Duration::from_secs(60), Duration::from_secs(20)).await;
 }
 
 ///
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "takes ten minutes: make soak"]
-async fn certificates_that_live_for_seconds_are_renewed_for_ten_minutes_and_no_create_fails_r_03() {
+async fn certificates_that_live_for_seconds_are_renewed_for_ten_minutes_and_no_create_fails_r03() {
     short("shorter", Duration::from_mins(10), Duration::from_mins(1)).await;
 }

@@ -124,7 +124,7 @@ async fn install(settings: Settings) -> Release {
 /// by HTTP/1.1 here, and no front keeps a connection. Connections between fronts and backends are cut all the time.
 /// The other tests have kept connections of h2.
 #[tokio::test(flavor = "multi_thread")]
-async fn ten_rotations_in_a_row_under_load_and_no_create_fails_r_04() {
+async fn ten_rotations_in_a_row_under_load_and_no_create_fails_r04() {
     sallyport_tests::install_tls_provider();
     let plane = ControlPlane::builder().api_server_env("DISABLE_HTTP2", "1").start().await.unwrap();
     let settings = Settings { connection_life: "0s", ..Settings::new("ten") };
@@ -147,7 +147,7 @@ async fn ten_rotations_in_a_row_under_load_and_no_create_fails_r_04() {
 
 /// what is lost or broken in the store is replaced; what was served and trusted goes on meanwhile.
 #[tokio::test(flavor = "multi_thread")]
-async fn secrets_are_lost_and_broken_and_no_create_fails_r_04() {
+async fn secrets_are_lost_and_broken_and_no_create_fails_r04() {
     let release = install(Settings::new("lost")).await;
     let watched = Watched::begin(&release, 3, Duration::from_millis(10));
     let broken = |key: &str| json!({"data": {key: "bm90IFBFTQo="}});
@@ -197,7 +197,7 @@ async fn secrets_are_lost_and_broken_and_no_create_fails_r_04() {
 
 /// SYS-7, R-05: in one namespace, even.
 #[tokio::test(flavor = "multi_thread")]
-async fn rotations_of_one_release_write_nothing_of_another_beside_it_r_05() {
+async fn rotations_of_one_release_write_nothing_of_another_beside_it_r05() {
     let side = |name: &str| Settings { namespace: "side".to_owned(), ..Settings::new(name) };
     let (left, right) = tokio::join!(install(side("left")), install(side("right")));
     let begin = |release: &Release| Watched::begin(release, 2, Duration::from_millis(20));

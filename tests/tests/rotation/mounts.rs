@@ -66,13 +66,13 @@ async fn late(name: &str, seconds: [u64; 6]) {
 
 ///
 #[tokio::test(flavor = "multi_thread")]
-async fn a_rotation_waits_for_the_latest_of_late_mounts_and_no_create_fails_r_04() {
+async fn a_rotation_waits_for_the_latest_of_late_mounts_and_no_create_fails_r04() {
     late("late", [0, 12, 3, 8, 1, 5]).await;
 }
 
 /// the longest that a kubelet takes with its defaults.
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "takes some minutes: make soak"]
-async fn a_rotation_waits_for_mounts_that_are_two_minutes_late_and_no_create_fails_r_04() {
+async fn a_rotation_waits_for_mounts_that_are_two_minutes_late_and_no_create_fails_r04() {
     late("later", [0, 120, 30, 90, 5, 60]).await;
 }

@@ -181,6 +181,22 @@ fn the_deepest_expressions_fit_a_small_stack() {
     }
 }
 
+/// Those with the widest frames, nested as deep as the bound lets them be. Whether they compile is not asked.
+#[test]
+fn compiling_what_nests_deepest_fits_a_small_stack() {
+    for (open, close) in [
+        ("[1].all(i,v,", ")"),
+        ("[1].transformList(i,v,", ")"),
+        ("optional.of(1).optMap(x,", ")"),
+        ("{1:", "}"),
+    ] {
+        for levels in [MAX_DEPTH / 2 - 1, MAX_DEPTH - 8, MAX_DEPTH - 4, MAX_DEPTH - 2, MAX_DEPTH] {
+            let source = format!("{}1{}", open.repeat(levels), close.repeat(levels));
+            on_small_stack(move || drop(Program::compile(&source, &Scope::default())));
+        }
+    }
+}
+
 #[test]
 fn chains_of_definitions_end_with_an_error() {
     on_small_stack(|| {

@@ -72,6 +72,7 @@ async fn an_idle_connection_is_not_closed_by_a_drain_and_its_next_answer_retires
     assert!(!server.serving.is_finished(), "ended although a connection was open");
     assert!(client.post("/").await.expect("an idle connection was closed"), "not retired");
     client.closed().await;
+    drop(client);
     assert!(ended(server).await < Duration::from_secs(2));
 }
 

@@ -43,7 +43,7 @@ fn pods() -> Vec<Value> {
 }
 
 #[test]
-fn c_70_a_second_run_makes_no_patch() {
+fn a_second_run_makes_no_patch_c70() {
     let counting = crate::fixtures::mutate_pods(
         "z-patch",
         "",
@@ -65,7 +65,7 @@ fn c_70_a_second_run_makes_no_patch() {
 }
 
 #[test]
-fn c_11_what_nobody_asked_about_is_untouched() {
+fn what_nobody_asked_about_is_untouched_c11() {
     let set = mutation_set(&[SIDECAR, HELLO]);
     for object in pods() {
         let result = patched(&object, &mutate(&set, &object));
@@ -81,7 +81,7 @@ fn c_11_what_nobody_asked_about_is_untouched() {
 }
 
 #[test]
-fn c_72_a_status_annotation_removed_or_forged_does_no_harm() {
+fn a_status_annotation_removed_or_forged_does_no_harm_c72() {
     let set = mutation_set(&[SIDECAR]);
     let mut object = pod(json!({"example.dev/inject": "yes"}), json!({}));
     object = patched(&object, &mutate(&set, &object));
@@ -93,7 +93,7 @@ fn c_72_a_status_annotation_removed_or_forged_does_no_harm() {
 }
 
 #[test]
-fn c_72_a_container_added_by_another_webhook_survives_the_second_run() {
+fn a_container_added_by_another_webhook_survives_the_second_run_c72() {
     let set = mutation_set(&[SIDECAR, HELLO]);
     let object = pod(json!({"example.dev/inject": "yes"}), json!({"hello": "true"}));
     let mut object = patched(&object, &mutate(&set, &object));

@@ -146,7 +146,7 @@ fn object_selectors_do_not_match_what_cannot_have_labels() {
 
 /// C-93.
 #[test]
-fn c_93_namespace_selectors_look_at_the_namespace_of_the_request() {
+fn namespace_selectors_look_at_the_namespace_of_the_request_c93() {
     let set = |selector: &str| {
         refuse(&format!(
             "{{resourceRules: [{{apiGroups: ['*'], apiVersions: ['*'], resources: ['*']}}], namespaceSelector: {selector}}}"

@@ -12,7 +12,7 @@ fn results(outcome: &sallyport_policy::Outcome) -> Vec<ResultKind> {
 }
 
 #[test]
-fn sys_1_the_sidecar_is_added_and_nothing_else() {
+fn the_sidecar_is_added_and_nothing_else_sys1() {
     let object = pod(json!({"example.dev/inject": "yes", "other/key": "kept"}), json!({}));
     let outcome = mutate(&mutation_set(&[SIDECAR]), &object);
     assert_eq!(
@@ -31,7 +31,7 @@ fn sys_1_the_sidecar_is_added_and_nothing_else() {
 }
 
 #[test]
-fn sys_1_opt_in_is_case_insensitive_and_everything_else_stays_out() {
+fn opt_in_is_case_insensitive_and_everything_else_stays_out_sys1() {
     let set = mutation_set(&[SIDECAR]);
     for (value, injected) in
         [("y", true), ("YES", true), ("True", true), ("on", true), ("no", false), ("", false)]
@@ -44,7 +44,7 @@ fn sys_1_opt_in_is_case_insensitive_and_everything_else_stays_out() {
 }
 
 #[test]
-fn sys_2_every_container_gets_the_mount() {
+fn every_container_gets_the_mount_sys2() {
     let mut object = pod(json!(null), json!({"hello": "true"}));
     object["spec"]["containers"] =
         json!([{"name": "a"}, {"name": "b", "volumeMounts": [{"name": "x", "mountPath": "/x"}]}]);
@@ -67,7 +67,7 @@ fn sys_2_every_container_gets_the_mount() {
 
 /// C-33: absent, null and empty parents.
 #[test]
-fn c_33_parents_are_made_where_they_lack() {
+fn parents_are_made_where_they_lack_c33() {
     let overlay =
         "  - overlay: {metadata: {annotations: {a/b~c: x}}, spec: {volumes: [{name: v, emptyDir: {}}]}}";
     let policy = mutate_pods("p", "", overlay);
@@ -179,7 +179,7 @@ fn null_removes_a_field_and_makes_no_parents() {
 }
 
 #[test]
-fn c_35_a_container_put_first_is_one_operation() {
+fn a_container_put_first_is_one_operation_c35() {
     let policy = mutate_pods(
         "p",
         "",

@@ -18,7 +18,7 @@ fn update(policy: &str, old: &Value, new: &Value, sub_resource: &str) -> sallypo
 
 /// C-74, SYS-1.6: an existing pod's spec is immutable but for a few fields.
 #[test]
-fn sys_1_6_updates_of_pods_keep_only_what_the_api_server_takes() {
+fn updates_of_pods_keep_only_what_the_api_server_takes_sys1() {
     let policy = mutate_pods(
         "eager",
         "",
@@ -51,7 +51,7 @@ fn sys_1_6_updates_of_pods_keep_only_what_the_api_server_takes() {
 }
 
 #[test]
-fn sys_1_6_an_update_with_nothing_left_to_do_makes_no_patch() {
+fn an_update_with_nothing_left_to_do_makes_no_patch_sys1() {
     let policy = mutate_pods("eager", "", "  - overlay: {spec: {containers: [{name: sidecar}]}}");
     let object = pod(json!({}), json!({}));
     let outcome = update(&policy, &object, &object, "");
@@ -61,7 +61,7 @@ fn sys_1_6_an_update_with_nothing_left_to_do_makes_no_patch() {
 }
 
 #[test]
-fn sys_1_6_a_removal_alone_is_taken_back_too() {
+fn a_removal_alone_is_taken_back_too_sys1() {
     let policy = mutate_pods("eager", "", "  - overlay: {spec: {priority: null}}");
     let mut object = pod(json!({}), json!({}));
     object["spec"]["priority"] = json!(7);
@@ -71,7 +71,7 @@ fn sys_1_6_a_removal_alone_is_taken_back_too() {
 
 /// Kubernetes: scheduling gates of an existing pod can be removed, and nothing else.
 #[test]
-fn sys_1_6_scheduling_gates_may_go_but_not_come() {
+fn scheduling_gates_may_go_but_not_come_sys1() {
     let gates = json!([{"name": "a"}, {"name": "b"}]);
     let rows = [
         ("op: 'remove', path: '/spec/schedulingGates/0'", Some(json!([{"name": "b"}])), false),

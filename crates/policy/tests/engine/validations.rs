@@ -6,7 +6,7 @@ use serde_json::json;
 use crate::fixtures::{DENY_ENV, message, pod, pod_request, review, validate, validate_pods, validation_set};
 
 #[test]
-fn sys_8_one_offender_has_the_compatible_message_and_code() {
+fn one_offender_has_the_compatible_message_and_code_sys8() {
     let set = validation_set(&[DENY_ENV]);
     let mut object = pod(json!({}), json!({}));
     assert!(validate(&set, &object).answer.allowed);
@@ -20,7 +20,7 @@ fn sys_8_one_offender_has_the_compatible_message_and_code() {
 
 /// C-42.
 #[test]
-fn sys_8_2_all_offenders_are_reported_with_their_fields() {
+fn all_offenders_are_reported_with_their_fields_sys8() {
     let mut object = pod(json!({}), json!({}));
     object["spec"]["containers"] =
         json!([{"name": "a", "env": [{"name": "X"}]}, {"name": "b"}, {"name": "c", "env": [{"name": "Y"}]}]);
@@ -87,7 +87,7 @@ fn reasons_have_their_codes() {
 }
 
 #[test]
-fn sys_8_5_warn_and_audit_let_pass() {
+fn warn_and_audit_let_pass_sys8() {
     let policy = validate_pods(
         "soft",
         "  validationActions: [Warn, Audit]\n  validations: [{expression: 'false', message: mind this}]",
@@ -107,7 +107,7 @@ fn sys_8_5_warn_and_audit_let_pass() {
 
 /// C-51.
 #[test]
-fn c_51_audit_keys_are_valid_however_long_the_name() {
+fn audit_keys_are_valid_however_long_the_name_c51() {
     let name = "a-very-long.name-of-a-policy.".repeat(7) + "end";
     let policy = validate_pods(
         &name,

@@ -330,17 +330,17 @@ fn no_guarantee_is_broken(promotion: Promotion, more: &[&str]) {
 }
 
 #[test]
-fn no_guarantee_is_broken_in_any_state_r_05() {
+fn no_guarantee_is_broken_in_any_state_r05() {
     no_guarantee_is_broken(Promotion::Off, &[]);
 }
 
 #[test]
-fn no_guarantee_is_broken_in_any_state_of_promotion_r_07() {
+fn no_guarantee_is_broken_in_any_state_of_promotion_r07() {
     no_guarantee_is_broken(Promotion::Unproven, &["Probe"]);
 }
 
 #[test]
-fn what_no_probe_has_proven_stays_at_ignore_and_is_written_once_r_07() {
+fn what_no_probe_has_proven_stays_at_ignore_and_is_written_once_r07() {
     let fixtures = Fixtures::new();
     let weather = Weather { probe_proves: false, ..FAIR };
     let created = turn(&fixtures, &start(), weather, Promotion::Unproven).after;

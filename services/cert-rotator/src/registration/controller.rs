@@ -251,8 +251,11 @@ impl Controller {
         let mut observed = Observed::new(described, Some(live), bundle, owners, Promotion::Proven);
         observed.proof = Proof::Proven(Duration::ZERO);
         observed.contest = self.contest(described, &observed);
-        let action = decide(&observed);
-        self.act(described, Some(live), &observed, action).await
+        match decide(&observed) {
+            // The API server shows it as promoted already, and another manager's: nothing to write, nor to hurry for.
+            Action::Keep => Ok(Some(SOON)),
+            action => self.act(described, Some(live), &observed, action).await,
+        }
     }
 
     async fn unpromoted(&mut self, lack: &Lack, of: &Pending, begun: Instant) -> Duration {

@@ -114,14 +114,14 @@ const ROTATION: [&str; 12] = [
 ];
 
 #[test]
-fn a_pre_created_empty_secret_is_like_none_r_01() {
+fn a_pre_created_empty_secret_is_like_none_r01() {
     let members = Member::ALL.into_iter().map(|member| (member, nothing())).collect();
     let mut observed = Observed { members, ..empty() };
     assert_eq!(settle(&mut observed, &wanted(), start()), ["authority", "leaf", "leaf", "leaf"]);
 }
 
 #[test]
-fn a_due_leaf_is_renewed_by_the_same_authority_r_03() {
+fn a_due_leaf_is_renewed_by_the_same_authority_r03() {
     let mut observed = settled();
     let authority = observed.authority.clone();
     let later = start() + LEAF_LIFE.mul_f64(0.67);
@@ -130,7 +130,7 @@ fn a_due_leaf_is_renewed_by_the_same_authority_r_03() {
 }
 
 #[test]
-fn only_what_is_broken_is_replaced_r_03() {
+fn only_what_is_broken_is_replaced_r03() {
     let mut observed = settled();
     observed.members.get_mut(&Member::Mutator).unwrap().pair.key_pem = "broken".into();
     assert!(matches!(
@@ -141,7 +141,7 @@ fn only_what_is_broken_is_replaced_r_03() {
 }
 
 #[test]
-fn a_renamed_service_gets_a_new_leaf_r_03() {
+fn a_renamed_service_gets_a_new_leaf_r03() {
     let mut observed = settled();
     let mut wanted = wanted();
     let renamed = ServiceName::new("front", "sallyport", "cluster.local").unwrap();
@@ -159,7 +159,7 @@ fn a_lost_bundle_is_given_out_again() {
 }
 
 #[test]
-fn an_authority_is_replaced_in_phases_r_04() {
+fn an_authority_is_replaced_in_phases_r04() {
     // By why it is replaced; in every case its leaves are being served.
     type Cause = fn(&mut Observed);
     let causes: [(&str, Cause); 4] = [
@@ -189,7 +189,7 @@ fn an_authority_is_replaced_in_phases_r_04() {
 }
 
 #[test]
-fn nothing_goes_on_before_it_is_confirmed_r_04() {
+fn nothing_goes_on_before_it_is_confirmed_r04() {
     let mut observed = settled();
     observed.is_asked_for = true;
     let mut confirmed = Vec::new();
@@ -367,7 +367,7 @@ fn explore(mut stored: Observed, cause: fn(&mut Observed), waits: impl Fn(Phase)
 }
 
 #[test]
-fn in_no_order_of_events_does_a_call_fail_r_04() {
+fn in_no_order_of_events_does_a_call_fail_r04() {
     type Cause = fn(&mut Observed);
     let causes: [Cause; 2] = [|o| o.is_asked_for = true, |o| o.authority.pair.key_pem = "broken".into()];
     for cause in causes {
@@ -422,7 +422,7 @@ fn clock_jumps_of_minutes_change_nothing() {
 }
 
 #[test]
-fn what_is_brought_is_given_out_r_12() {
+fn what_is_brought_is_given_out_r12() {
     let mut observed = Observed { offered: Some(BTreeMap::new()), ..empty() };
     assert_eq!(next(&observed, &wanted(), start()), Next::Done, "nothing to give out");
     assert_eq!(missing(&observed, &wanted(), start()).len(), 3);
@@ -454,7 +454,7 @@ fn what_is_brought_is_given_out_r_12() {
 }
 
 #[test]
-fn what_cannot_serve_is_not_given_out_r_12() {
+fn what_cannot_serve_is_not_given_out_r12() {
     type Fault = fn(&mut Identity);
     let issuer = authority();
     let mut observed = Observed { offered: Some(brought(&issuer, LEAF_LIFE)), ..empty() };
@@ -483,7 +483,7 @@ fn what_cannot_serve_is_not_given_out_r_12() {
 }
 
 #[test]
-fn in_no_order_of_events_does_a_call_fail_when_others_issue_r_04_r_12() {
+fn in_no_order_of_events_does_a_call_fail_when_others_issue_r04_r12() {
     let issuer = authority();
     let mut ours = settled();
     ours.offered = Some(brought(&issuer, LEAF_LIFE));

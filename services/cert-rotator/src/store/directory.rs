@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_saved_is_loaded_and_unknown_keys_are_kept_r_01() {
+    async fn what_is_saved_is_loaded_and_unknown_keys_are_kept_r01() {
         let dir = tempfile::tempdir().unwrap();
         let store = DirectoryStore::new(dir.path().join("certificates"));
         let slot = Slot::Member(Member::Webhook);
@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_second_of_two_writers_is_told_r_01() {
+    async fn the_second_of_two_writers_is_told_r01() {
         let dir = tempfile::tempdir().unwrap();
         let store = DirectoryStore::new(dir.path().to_owned());
         let read = store.load(Slot::Authority).await.unwrap();
@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_authoritys_directory_is_the_owners_alone_r_09() {
+    async fn the_authoritys_directory_is_the_owners_alone_r09() {
         let dir = tempfile::tempdir().unwrap();
         let store = DirectoryStore::new(dir.path().to_owned());
         let read = store.load(Slot::Authority).await.unwrap();

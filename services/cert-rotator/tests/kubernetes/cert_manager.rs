@@ -261,7 +261,7 @@ impl Traffic<'_> {
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "builds cert-manager, minutes"]
-async fn a_real_cert_manager_issues_renews_and_changes_its_authority_r_12() {
+async fn a_real_cert_manager_issues_renews_and_changes_its_authority_r12() {
     let programs = programs("cert-manager").await;
     let cluster = Cluster::start().await;
     cluster.kubectl(&["create", "serviceaccount", "default", "-n", NAMESPACE], None).await;

@@ -73,7 +73,7 @@ async fn request(cluster: &Cluster, name: &str, subject: Subject<'_>, usages: &[
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "builds kube-controller-manager, minutes"]
-async fn the_clusters_own_signer_signs_for_a_service_r_12_sys_3() {
+async fn the_clusters_own_signer_signs_for_a_service_r12_sys3() {
     let cluster = Cluster::start().await;
     let mut manager = ControllerManager::start(&cluster).await;
     let (server, node) = (["digital signature", "server auth"], (DnType::CommonName, "system:node:mutator"));

@@ -24,7 +24,7 @@ async fn started(cluster: &Cluster) -> Rotator {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn damage_of_every_kind_is_mended_r_01_r_03() {
+async fn damage_of_every_kind_is_mended_r01_r03() {
     let cluster = Cluster::start().await;
     let rotator = started(&cluster).await;
     let patch = async |secret: &str, data: serde_json::Value| {

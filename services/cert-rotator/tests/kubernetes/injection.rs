@@ -191,7 +191,7 @@ fn metric(rotator: &Rotator, name: &str, label: &str) -> Option<f64> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn every_kind_is_kept_and_nothing_but_the_bundle_is_written_r_05() {
+async fn every_kind_is_kept_and_nothing_but_the_bundle_is_written_r05() {
     let world = World::start().await;
     let [first, foreign] = [pem(), pem()];
     world.cluster.apply(&secret("ca", true, &first)).await;
@@ -298,7 +298,7 @@ async fn every_kind_is_kept_and_nothing_but_the_bundle_is_written_r_05() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn former_authorities_stay_for_the_overlap_r_04() {
+async fn former_authorities_stay_for_the_overlap_r04() {
     let world = World::start().await;
     let [first, second] = [pem(), pem()];
     world.cluster.apply(&secret("ca", true, &first)).await;
@@ -460,7 +460,7 @@ async fn nothing_is_injected_unless_all_three_agree() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_fighting_writer_meets_back_off_r_05() {
+async fn a_fighting_writer_meets_back_off_r05() {
     let world = Arc::new(World::start().await);
     let [bundle, other] = [pem(), pem()];
     world.cluster.apply(&secret("ca", true, &bundle)).await;

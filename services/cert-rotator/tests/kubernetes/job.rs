@@ -106,7 +106,7 @@ fn pair(past: u32, hours: u32) -> (KeyPair, String) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_certificate_is_made_kept_and_mended_r_01_r_03_sys_3() {
+async fn a_certificate_is_made_kept_and_mended_r01_r03_sys3() {
     let cluster = Cluster::start().await;
 
     // Made, with everything that a server needs.
@@ -218,7 +218,7 @@ fn foreign(names: &[&str]) -> (KeyPair, String) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn keys_of_others_are_kept_or_an_error_r_01_sys_9() {
+async fn keys_of_others_are_kept_or_an_error_r01_sys9() {
     let cluster = Cluster::start().await;
     let (own, authority) = foreign(&["hook", "hook.suite.svc"]);
     let (old, old_authority) = pair(8, 10);
@@ -291,7 +291,7 @@ async fn keys_of_others_are_kept_or_an_error_r_01_sys_9() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn jobs_at_once_make_one_certificate_r_01() {
+async fn jobs_at_once_make_one_certificate_r01() {
     let cluster = Cluster::start().await;
     for secret in ["first", "second", "third"] {
         let job = || create(&cluster, secret, &["--ca-secret", "race-ca"]);
@@ -373,7 +373,7 @@ const MUTATING: &str = "mutatingwebhookconfiguration";
 const VALIDATING: &str = "validatingwebhookconfiguration";
 
 #[tokio::test(flavor = "multi_thread")]
-async fn patch_brings_the_authorities_into_all_entries_r_05_sys_3_sys_9() {
+async fn patch_brings_the_authorities_into_all_entries_r05_sys3_sys9() {
     let cluster = Cluster::start().await;
 
     // What cannot be is told, in time.
@@ -512,7 +512,7 @@ async fn patch_brings_the_authorities_into_all_entries_r_05_sys_3_sys_9() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn entries_of_others_are_neither_lost_nor_brought_back_r_05() {
+async fn entries_of_others_are_neither_lost_nor_brought_back_r05() {
     let cluster = Cluster::start().await;
     create(&cluster, "hook-tls", &[]).await.said();
     let bundle = json!(cluster.identity("hook-tls").await.unwrap().bundle.to_ca_bundle());
@@ -558,7 +558,7 @@ async fn entries_of_others_are_neither_lost_nor_brought_back_r_05() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn reviews_reach_the_webhook_before_through_and_after_a_renewal_sys_3() {
+async fn reviews_reach_the_webhook_before_through_and_after_a_renewal_sys3() {
     let cluster = Cluster::start().await;
     let bootstrap = [
         "bootstrap",
@@ -644,7 +644,7 @@ async fn reviews_reach_the_webhook_before_through_and_after_a_renewal_sys_3() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_api_server_that_is_away_is_waited_for_r_13() {
+async fn an_api_server_that_is_away_is_waited_for_r13() {
     let mut cluster = Cluster::start().await;
     cluster.control_plane.api_server().suspend().unwrap();
     let begun = Instant::now();

@@ -26,7 +26,7 @@ fn condition(lease: &Value, type_: &str) -> (String, String) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn one_of_two_leads_and_the_other_follows_at_once_or_after_the_lease_r_12() {
+async fn one_of_two_leads_and_the_other_follows_at_once_or_after_the_lease_r12() {
     let cluster = Cluster::start().await;
     let first = cluster.rotator(&FLAGS).await;
     eventually("a leader", async || leads(&first).then_some(())).await;

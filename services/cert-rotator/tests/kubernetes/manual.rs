@@ -43,7 +43,7 @@ fn replaced(document: &Value, from: &str, to: &str) -> Value {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_job_of_the_manual_has_the_rights_it_needs_r_13() {
+async fn the_job_of_the_manual_has_the_rights_it_needs_r13() {
     let cluster = Cluster::start().await;
     cluster.kubectl(&["create", "namespace", "prod"], None).await;
     let blocks = blocks();

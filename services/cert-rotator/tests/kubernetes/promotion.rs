@@ -127,7 +127,7 @@ async fn becomes(cluster: &Cluster, kind: &str, wanted: &str) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn fail_comes_into_force_after_a_real_refusal_and_stays_r_07() {
+async fn fail_comes_into_force_after_a_real_refusal_and_stays_r07() {
     let cluster = Cluster::start().await;
     let flags = ["--registration-configmap", "registration", "--promote", "--propagation", "3s"];
     let rotator = cluster.rotator(&flags).await;
@@ -244,7 +244,7 @@ async fn fail_comes_into_force_after_a_real_refusal_and_stays_r_07() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_missing_right_is_no_refusal_and_a_mutator_alone_is_proven_by_its_mark_r_07() {
+async fn a_missing_right_is_no_refusal_and_a_mutator_alone_is_proven_by_its_mark_r07() {
     let cluster = Cluster::start().await;
     let flags = ["--registration-configmap", "registration", "--promote"];
     // May do everything that a registration needs, and not create a ConfigMap.

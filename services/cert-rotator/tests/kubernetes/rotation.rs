@@ -98,7 +98,7 @@ async fn stays(cluster: &Cluster, wanted: &(usize, String), rotator: &Rotator, p
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_rotation_waits_for_every_pod_in_each_phase_r_04() {
+async fn a_rotation_waits_for_every_pod_in_each_phase_r04() {
     let cluster = Cluster::start().await;
     let rotator = cluster.rotator(&["--propagation", "1s"]).await;
     eventually("readiness", async || rotator.readiness.ready().then_some(())).await;

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use crate::cluster::{Cluster, NAMESPACE, eventually};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn two_rotators_at_once_end_with_one_authority_r_01() {
+async fn two_rotators_at_once_end_with_one_authority_r01() {
     let cluster = Cluster::start().await;
     let rotators = [cluster.rotator(&[]).await, cluster.rotator(&[]).await];
     for rotator in &rotators {

@@ -119,7 +119,7 @@ async fn no_request_is_left(cluster: &Cluster) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_signer_of_the_cluster_signs_sys_3() {
+async fn a_signer_of_the_cluster_signs_sys3() {
     let cluster = Cluster::start().await;
     let signer = Signer::new(&cluster);
 
@@ -186,7 +186,7 @@ async fn a_signer_of_the_cluster_signs_sys_3() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_a_signer_refuses_or_gets_wrong_is_told_sys_3_r_13() {
+async fn what_a_signer_refuses_or_gets_wrong_is_told_sys3_r13() {
     let cluster = Cluster::start().await;
     let signer = Signer::new(&cluster);
     for (condition, word) in [("Denied", "denied"), ("Failed", "failed")] {
@@ -275,7 +275,7 @@ async fn what_a_signer_refuses_or_gets_wrong_is_told_sys_3_r_13() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn two_jobs_at_once_have_one_certificate_signed_r_01() {
+async fn two_jobs_at_once_have_one_certificate_signed_r01() {
     let cluster = Cluster::start().await;
     let signer = Signer::new(&cluster);
     let done = std::sync::atomic::AtomicBool::new(false);
